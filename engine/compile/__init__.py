@@ -1,0 +1,1 @@
+"""Pieces to CompiledPieces: parallel workers, goldens, the artifact."""

@@ -1,0 +1,1 @@
+"""Configuration values, their parser, the levels and the mode resolver."""

@@ -1,0 +1,1 @@
+"""Static graphs: the protocol and one file a platform."""

@@ -1,0 +1,1 @@
+"""vcc's operators: schemas, fakes, native and CPU back ends."""

@@ -1,0 +1,1 @@
+"""Passed to Pieces: cut at splitting ops, find the unique ones."""

@@ -1,0 +1,1 @@
+"""Traced to Passed: graph rewrites, one file a pass."""

@@ -1,0 +1,1 @@
+"""Every private torch or Triton API that vcc uses, one function each."""

@@ -1,0 +1,1 @@
+"""Source to Traced: one graph of the whole step, under fake tensors."""
