@@ -1,0 +1,43 @@
+"""Events: how the engine reports progress without ever printing."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Events(Protocol):
+    """What a listener of a build or a boot is told, in order, from one thread."""
+
+    def stage_started(self, stage: str, total: int = 0) -> None:
+        """Stage `stage` begins; `total` items of progress will follow (0: not known)."""
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Stage `stage` ended after `seconds` of wall time."""
+
+    def progress(self, item: str, state: str) -> None:
+        """Item `item` (a piece id, a file) of the current stage is now in `state`.
+
+        States: "queued", "running", "done", "reused", "failed".
+        """
+
+    def note(self, reason: str) -> None:
+        """A decision or a degradation a user should hear about, as one line."""
+
+
+class NullEvents:
+    """Hears everything and says nothing."""
+
+    __slots__ = ()
+
+    def stage_started(self, stage: str, total: int = 0) -> None:
+        """Ignore."""
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Ignore."""
+
+    def progress(self, item: str, state: str) -> None:
+        """Ignore."""
+
+    def note(self, reason: str) -> None:
+        """Ignore."""
