@@ -1,0 +1,126 @@
+# make demo   install into .venv, compile the demo model, run it warm, show the cache
+# make test   lint, types, smoke tests on a built wheel, the suite on the installed package
+#
+# PYTHON=python3.12         the interpreter that .venv is made from (3.10 or newer)
+# TORCH_INDEX=URL           one more index for the torch step, such as PyTorch's CPU wheels
+# PYTEST_ARGS="-k name"     handed to the suite
+# make help                 the other targets
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+PYTEST_ARGS ?=
+TORCH ?=
+TRITON ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+WHEEL_VENV := build/wheel-venv
+DEMO := VCC_CACHE_DIR=$(CURDIR)/build/demo-cache $(BIN)/vcc
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip install $(PIP_OPTIONS) -c constraints.txt
+EXTRA_INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+CPP_FILES = $(shell find csrc -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
+NATIVE := $(shell find csrc -type f) pyproject.toml
+
+export PIP_ROOT_USER_ACTION := ignore
+
+.PHONY: help demo install test lint types suite smoke wheel test-torch bench format clean FORCE
+
+help:
+	@echo "demo        compile the demo model, run it warm, show the cache (build/demo-cache)"
+	@echo "test        lint, types, smoke tests on a wheel, suite"
+	@echo "install     .venv with what constraints.txt pins, and vcc itself, editable"
+	@echo "lint types suite smoke    the parts of test"
+	@echo "wheel       build/dist/vcc-*.whl"
+	@echo "test-torch  TORCH=2.14.1 [TRITON=...]: the suite on a wheel under another torch"
+	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
+	@echo "format      rewrite sources by ruff and clang-format"
+	@echo "clean       remove build/; .venv stays"
+
+demo: install
+	$(DEMO) compile demo --mode full
+	$(DEMO) run demo --require-warm --prompt "Once upon a time" --max-new-tokens 40
+	$(DEMO) inspect cache
+
+test: lint types smoke suite
+
+# --- install ---------------------------------------------------------------------------------
+# Stamps live inside .venv: whoever removes it removes them. An editable install maps the files
+# that existed when it was made, so build/files.txt (rewritten only when the list changes) is
+# what makes a new module or data file install again.
+
+install: $(VENV)/.vcc-installed
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "vcc needs Python 3.10 or newer: make PYTHON=python3.12"; exit 3; }
+	$(PYTHON) -m venv $(VENV) || \
+	  { echo "no venv module: install it (Debian and Ubuntu: apt install python3-venv)"; exit 3; }
+	touch $@
+
+$(VENV)/.torch-installed: constraints.txt | $(VENV)/.created
+	$(PIP) pip setuptools wheel build scikit-build-core cmake ninja
+	$(PIP) $(EXTRA_INDEX) torch
+	touch $@
+
+build/files.txt: FORCE
+	@mkdir -p build
+	@find cli engine cache -type f -not -path '*/__pycache__/*' | LC_ALL=C sort > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(VENV)/.vcc-installed: $(VENV)/.torch-installed build/files.txt $(NATIVE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[hf,dev]'
+	touch $@
+
+# --- checks ----------------------------------------------------------------------------------
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(if $(CPP_FILES),$(BIN)/clang-format --dry-run --Werror $(CPP_FILES))
+
+types: install
+	$(BIN)/mypy
+
+suite: install
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+wheel: build/dist/.built
+
+build/dist/.built: $(VENV)/.vcc-installed $(shell find cli engine cache -type f -not -path '*/__pycache__/*')
+	rm -rf build/dist
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel $(PIP_OPTIONS) \
+	  --no-build-isolation --no-deps --wheel-dir build/dist .
+	touch $@
+
+# The second environment has only the wheel of its own; a path file lends it the dependencies.
+# Path files found through a path file are not read, so the editable install stays out of it.
+smoke: wheel
+	rm -rf $(WHEEL_VENV)
+	$(BIN)/python -m venv --without-pip $(WHEEL_VENV)
+	$(BIN)/python -m pip --python $(WHEEL_VENV)/bin/python install $(PIP_OPTIONS) \
+	  --no-deps --no-index build/dist/vcc-*.whl
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	  "$$($(WHEEL_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lent.pth"
+	$(WHEEL_VENV)/bin/python -m pytest tests/smoke/test_wheel.py --durations=0
+
+test-torch: wheel
+	$(if $(TORCH),,$(error say which: make test-torch TORCH=2.14.1))
+	$(PYTHON) -m venv build/torch-$(TORCH)
+	grep -vE '^(torch|triton)==' constraints.txt > build/torch-$(TORCH)/constraints.txt
+	build/torch-$(TORCH)/bin/python -m pip install $(PIP_OPTIONS) $(EXTRA_INDEX) \
+	  -c build/torch-$(TORCH)/constraints.txt torch==$(TORCH) $(if $(TRITON),triton==$(TRITON)) \
+	  "vcc[hf,dev] @ file://$$(ls $(CURDIR)/build/dist/vcc-*.whl)"
+	build/torch-$(TORCH)/bin/pytest $(PYTEST_ARGS)
+
+bench: install
+	$(BIN)/python tests/benchmarks/bench_boot.py
+	$(BIN)/python tests/benchmarks/bench_compile.py
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(CPP_FILES),$(BIN)/clang-format -i $(CPP_FILES))
+
+clean:
+	rm -rf build dist
