@@ -1,0 +1,31 @@
+"""How a configuration field enters the keys, carried in its dataclass metadata."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+CODE, PLAN, NONE = "code", "plan", "none"
+PARTS = (CODE, PLAN, NONE)
+
+
+def keyed(doc: str, *, default: Any = None, factory: Any = None, json: str = "") -> Any:
+    """A field that is in the code key: the rule for every field without another marker."""
+    return _field(doc, CODE, "changes compiled code", default, factory, json)
+
+
+def planned(doc: str, why: str, *, default: Any = None) -> Any:
+    """A field that is in the plan key only: it changes node tables but no compiled code."""
+    return _field(doc, PLAN, why, default, None, "")
+
+
+def unkeyed(doc: str, why: str, *, default: Any = None) -> Any:
+    """A field in no key; `why` says what makes that safe."""
+    return _field(doc, NONE, why, default, None, "")
+
+
+def _field(doc: str, key: str, why: str, default: Any, factory: Any, json: str) -> Any:
+    metadata = {"doc": doc, "key": key, "why": why, "json": json}
+    if factory is not None:
+        return field(default_factory=factory, metadata=metadata)
+    return field(default=default, metadata=metadata)

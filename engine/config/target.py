@@ -1,0 +1,71 @@
+"""Target: the machine that code is made for, with parse and str inverse to each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from vcc.cache.errors import ConfigError
+
+from .checks import suggestion
+from .modes import Platform
+
+CPU_LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
+"""Instruction set levels a CPU piece can be pinned to."""
+
+DEFAULT_CPU_LEVEL = "x86-64-v3"
+
+_SM = re.compile(r"sm_([1-9][0-9]{1,2})[af]?")
+_EXAMPLES = "write cpu, cpu:x86-64-v3, sm_90a or sm_90a:132 (132 streaming multiprocessors)"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What code is made for.
+
+    Args:
+        platform: CPU or CUDA.
+        arch: a CPU level of `CPU_LEVELS`, or a CUDA architecture such as `sm_90a`.
+        sm_count: streaming multiprocessors of the device; 0 when code does not depend on it.
+
+    Raises:
+        ConfigError: unknown architecture.
+    """
+
+    platform: Platform
+    arch: str
+    sm_count: int = 0
+
+    def __post_init__(self) -> None:
+        if self.platform is Platform.CPU and self.arch not in CPU_LEVELS:
+            raise ConfigError(
+                f'unknown CPU level "{self.arch}"', "", suggestion(self.arch, CPU_LEVELS)
+            )
+        if self.platform is Platform.CUDA and not _SM.fullmatch(self.arch):
+            raise ConfigError(f'unknown CUDA architecture "{self.arch}"', "", _EXAMPLES)
+        if self.sm_count < 0 or (self.sm_count and self.platform is Platform.CPU):
+            raise ConfigError(f"{self.platform.value} target cannot have {self.sm_count} SMs")
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read `cpu`, `cpu:LEVEL`, `sm_90a`, `cuda:sm_90a`, each GPU form with `:SM_COUNT`.
+
+        Raises:
+            ConfigError: none of these forms.
+        """
+        parts = text.strip().split(":")
+        if parts[0] == "cpu" and len(parts) <= 2:
+            return cls(Platform.CPU, parts[1] if len(parts) == 2 else DEFAULT_CPU_LEVEL)
+        if parts[0] == "cuda":
+            parts = parts[1:]
+        if not parts or not parts[0].startswith("sm_") or len(parts) > 2:
+            raise ConfigError(f'cannot read target "{text}"', "", _EXAMPLES)
+        count = parts[1] if len(parts) == 2 else "0"
+        if not (count.isascii() and count.isdigit()):
+            raise ConfigError(f'cannot read target "{text}"', "SM count is no number", _EXAMPLES)
+        return cls(Platform.CUDA, parts[0], int(count))
+
+    def __str__(self) -> str:
+        if self.platform is Platform.CPU:
+            return f"cpu:{self.arch}"
+        return f"{self.arch}:{self.sm_count}" if self.sm_count else self.arch

@@ -1,0 +1,207 @@
+# ruff: noqa: RUF009 - `keyed` and its like return dataclass fields
+"""The configuration values. None means "not set by the user"; `resolve` fills what is unset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from vcc.cache.errors import ConfigError
+
+from .checks import check_count, check_kind, check_sizes, check_texts
+from .fields import keyed, planned, unkeyed
+from .modes import (
+    AttentionSupport,
+    Backend,
+    CompileMode,
+    Dtype,
+    GraphMode,
+    OptLevel,
+    Platform,
+)
+from .target import CPU_LEVELS, DEFAULT_CPU_LEVEL, Target
+
+__all__ = [
+    "CPU_LEVELS",
+    "DEFAULT_CPU_LEVEL",
+    "DEFAULT_SPLITTING_OPS",
+    "AttentionSupport",
+    "Backend",
+    "CompilationConfig",
+    "CompileMode",
+    "DimRange",
+    "Dtype",
+    "DynamicShapes",
+    "GraphMode",
+    "ModelConfig",
+    "OptLevel",
+    "ParallelConfig",
+    "PassConfig",
+    "Platform",
+    "Scalar",
+    "Target",
+]
+
+DEFAULT_SPLITTING_OPS = ("vcc::kv_write", "vcc::paged_attention")
+"""Where VCC_COMPILE cuts: a bare name matches every overload."""
+
+Scalar = bool | int | float | str
+"""A value of an Inductor option."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassConfig:
+    """One switch per pass: True, False, or None for what the level gives."""
+
+    eliminate_noops: bool | None = keyed("remove slices, reshapes and copies that change nothing")
+    eliminate_dead_code: bool | None = keyed("remove nodes whose results nobody reads")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            check_kind(f"pass_config.{item.name}", getattr(self, item.name), (bool,))
+
+
+@dataclass(frozen=True, slots=True)
+class DimRange:
+    """Declared range of a dynamic dimension, both ends included; `min` is at least 1."""
+
+    min: int = keyed("smallest size", default=1)
+    max: int = keyed("largest size", default=1)
+
+    def __post_init__(self) -> None:
+        check_count("range minimum", self.min)
+        check_count("range maximum", self.max)
+        if self.min > self.max:
+            raise ConfigError(f"range {self.min} to {self.max} is empty", "minimum above maximum")
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicShapes:
+    """Ranges of the dynamic step dimensions; a traced range that differs is an error."""
+
+    tokens: DimRange | None = keyed("range of T, the tokens of a step; unset: 1 to token budget")
+    seqs: DimRange | None = keyed("range of B, the sequences of a step; unset: 1 to most sequences")
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            check_kind(f"dynamic_shapes.{item.name}", getattr(self, item.name), (DimRange,))
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationConfig:
+    """What is compiled, where it is cut, and which steps get static graphs.
+
+    Raises:
+        ConfigError: a value of the wrong type or out of its own range. Contradictions between
+            fields and limits are found by `resolve`.
+    """
+
+    level: OptLevel | None = unkeyed(
+        "-O level that fills unset fields", "what it fills is in the fields themselves"
+    )
+    mode: CompileMode | None = keyed("how code is made")
+    backend: Backend | None = keyed("who turns a piece into code")
+    cuda_graph_mode: GraphMode | None = planned(
+        "which steps replay as static graphs", "graphs are built from the same compiled pieces"
+    )
+    pass_config: PassConfig = keyed("one switch per pass", factory=PassConfig)
+    splitting_ops: tuple[str, ...] | None = keyed("ops at which the traced graph is cut")
+    compile_sizes: tuple[int, ...] | None = keyed("token counts that get code of their own")
+    compile_ranges: tuple[int, ...] | None = keyed("end points of token ranges compiled apart")
+    capture_sizes: tuple[int, ...] | None = planned(
+        "token counts that get a static graph", "code serves every size of its range"
+    )
+    max_capture_size: int | None = unkeyed(
+        "largest default capture size", "after resolution it is the last of capture_sizes"
+    )
+    custom_ops: tuple[str, ...] | None = keyed("all or none, then +op and -op")
+    inductor_config: tuple[tuple[str, Scalar], ...] | None = keyed(
+        "options passed to Inductor", json="object"
+    )
+    dynamic_shapes: DynamicShapes = keyed("ranges of T and B", factory=DynamicShapes)
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS:
+            check_kind(name, getattr(self, name), (kind,))
+        for name in ("compile_sizes", "compile_ranges", "capture_sizes"):
+            check_sizes(name, getattr(self, name))
+        for name in ("splitting_ops", "custom_ops"):
+            check_texts(name, getattr(self, name))
+        _check_max_capture(self.max_capture_size)
+        _check_inductor(self.inductor_config)
+
+
+_KINDS: tuple[tuple[str, type], ...] = (
+    ("level", OptLevel),
+    ("mode", CompileMode),
+    ("backend", Backend),
+    ("cuda_graph_mode", GraphMode),
+    ("pass_config", PassConfig),
+    ("dynamic_shapes", DynamicShapes),
+)
+
+
+def _check_max_capture(value: object) -> None:
+    # Zero is let through: whether it contradicts the graph mode is known only to `resolve`.
+    if value == 0 and type(value) is int:
+        return
+    check_count("max_capture_size", value)
+
+
+def _check_inductor(options: object) -> None:
+    if options is None:
+        return
+    if not isinstance(options, tuple):
+        raise ConfigError("inductor_config must be pairs of name and value", f"got {options!r}")
+    for name, value in options:
+        check_kind("name of an Inductor option", name, (str,))
+        check_kind(f"inductor_config.{name}", value, (bool, int, float, str))
+    names = [name for name, _ in options]
+    if len(set(names)) != len(names):
+        raise ConfigError("inductor_config names an option twice", f"names: {', '.join(names)}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelConfig:
+    """Sizes of the parallel groups; 1 means not split."""
+
+    tp: int = keyed("tensor parallel ranks", default=1)
+    ep: int = keyed("expert parallel ranks", default=1)
+    dp: int = keyed("data parallel ranks (with experts they exchange tokens)", default=1)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            check_kind(item.name, getattr(self, item.name), (int,))
+            check_count(item.name, getattr(self, item.name))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Which model, in which number format, and the limits of one step.
+
+    `dtype` None takes the checkpoint's; the limits are filled by `resolve_model`.
+    """
+
+    source: str = unkeyed(
+        "directory, id or module:factory", "the model digest stands for it", default=""
+    )
+    revision: str | None = unkeyed("revision of a hub id", "the model digest stands for it")
+    dtype: Dtype | None = keyed("element type of weights and activations")
+    quantisation: str | None = keyed("weight format; none is supported yet")
+    max_model_len: int | None = keyed("most tokens of a sequence, prompt and answer")
+    max_num_seqs: int | None = keyed("most sequences in a step")
+    max_num_batched_tokens: int | None = keyed("token budget of a step")
+    block_size: int | None = planned("tokens of a KV block", "only attention reads the KV layout")
+
+    def __post_init__(self) -> None:
+        check_kind("source", self.source, (str,))
+        check_kind("revision", self.revision, (str,))
+        check_kind("dtype", self.dtype, (Dtype,))
+        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size"):
+            check_count(name, getattr(self, name))
+        if not self.source:
+            raise ConfigError("no model is named", "source is empty", "name a directory or an id")
+        if self.quantisation is not None:
+            raise ConfigError(
+                f'quantisation "{self.quantisation}" is not supported',
+                "this version runs fp32, bf16 and fp16 weights",
+            )
