@@ -1,0 +1,62 @@
+"""Make `torch.ops.vcc.*` callable: schemas, fakes, and the best CPU back end this install has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+
+from vcc.cache.errors import DeviceError
+from vcc.engine import native
+from vcc.engine.ops import native_torch, schemas
+
+
+@dataclass(frozen=True, slots=True)
+class OpsBackend:
+    """Which implementation answers `torch.ops.vcc.*` on the CPU.
+
+    Args:
+        name: `cpu` for the compiled kernels, `native` for plain torch.
+        reason: why this one; a sentence for the user.
+    """
+
+    name: Literal["native", "cpu"]
+    reason: str
+
+
+def load_ops() -> OpsBackend:
+    """Define and load the operators, once a process; later calls return the same answer."""
+    return _load().backend
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A torch Library unregisters its operators when it is collected, so it is kept here."""
+
+    backend: OpsBackend
+    library: torch.library.Library
+
+
+@cache
+def _load() -> _Loaded:
+    library = torch.library.Library(schemas.NAMESPACE, "DEF")
+    schemas.define(library)
+    backend = _load_compiled()
+    if backend.name == "native":
+        for name, function in native_torch.IMPLEMENTATIONS:
+            library.impl(name, function, "CPU")
+    return _Loaded(backend, library)
+
+
+def _load_compiled() -> OpsBackend:
+    """Load `libvcc_ops.so`; an absent or unloadable library is a reason, not an error."""
+    path = native.library("vcc_ops")
+    if path is None:
+        return OpsBackend("native", "libvcc_ops.so was not built: no C++ compiler at install")
+    try:
+        torch.ops.load_library(str(path))
+    except (OSError, DeviceError) as error:
+        return OpsBackend("native", f"libvcc_ops.so does not load here: {error}")
+    return OpsBackend("cpu", f"compiled kernels of {path.name}")
