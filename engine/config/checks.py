@@ -21,24 +21,19 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f'did you mean "{lower[close[0]]}"? {known_text}' if close else known_text
 
 
-def is_int(value: object) -> bool:
-    """True for an int that is not a bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def check_count(field: str, value: object) -> None:
-    """Refuse anything but None or a positive int.
+def check_count(field: str, value: object, *, required: bool = False) -> None:
+    """Refuse anything but a positive int; None passes unless it is required.
 
     Raises:
         ConfigError: wrong type, zero or negative.
     """
-    if value is None:
+    if value is None and not required:
         return
-    if not is_int(value):
+    if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(
             f"{field} must be a whole number", f"got {value!r} ({type(value).__name__})"
         )
-    if int(str(value)) <= 0:
+    if value <= 0:
         raise ConfigError(f"{field} must be at least 1", f"got {value}")
 
 
@@ -57,9 +52,7 @@ def check_sizes(field: str, values: object) -> None:
             f"write for example {field}=(1, 2, 4, 8)",
         )
     for position, value in enumerate(values):
-        if value is None:
-            raise ConfigError(f"{field}[{position}] must be a whole number", "got None")
-        check_count(f"{field}[{position}]", value)
+        check_count(f"{field}[{position}]", value, required=True)
 
 
 def check_texts(field: str, values: object) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from vcc.cache.errors import ConfigError
@@ -68,8 +69,8 @@ class DimRange:
     max: int = keyed("largest size", default=1)
 
     def __post_init__(self) -> None:
-        check_count("range minimum", self.min)
-        check_count("range maximum", self.max)
+        check_count("range minimum", self.min, required=True)
+        check_count("range maximum", self.max, required=True)
         if self.min > self.max:
             raise ConfigError(f"range {self.min} to {self.max} is empty", "minimum above maximum")
 
@@ -121,6 +122,8 @@ class CompilationConfig:
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS:
+            if name in ("pass_config", "dynamic_shapes") and getattr(self, name) is None:
+                raise ConfigError(f"{name} cannot be None", "an unset one is an empty object")
             check_kind(name, getattr(self, name), (kind,))
         for name in ("compile_sizes", "compile_ranges", "capture_sizes"):
             check_sizes(name, getattr(self, name))
@@ -128,6 +131,10 @@ class CompilationConfig:
             check_texts(name, getattr(self, name))
         _check_max_capture(self.max_capture_size)
         _check_inductor(self.inductor_config)
+        if self.inductor_config is not None:
+            # Order has no meaning, so equal options are equal values.
+            ordered = tuple(sorted(self.inductor_config, key=lambda pair: pair[0]))
+            object.__setattr__(self, "inductor_config", ordered)
 
 
 _KINDS: tuple[tuple[str, type], ...] = (
@@ -155,6 +162,8 @@ def _check_inductor(options: object) -> None:
     for name, value in options:
         check_kind("name of an Inductor option", name, (str,))
         check_kind(f"inductor_config.{name}", value, (bool, int, float, str))
+        if value is None or (isinstance(value, float) and not math.isfinite(value)):
+            raise ConfigError(f"inductor_config.{name} must be a finite value", f"got {value}")
     names = [name for name, _ in options]
     if len(set(names)) != len(names):
         raise ConfigError("inductor_config names an option twice", f"names: {', '.join(names)}")
@@ -170,8 +179,7 @@ class ParallelConfig:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            check_kind(item.name, getattr(self, item.name), (int,))
-            check_count(item.name, getattr(self, item.name))
+            check_count(item.name, getattr(self, item.name), required=True)
 
 
 @dataclass(frozen=True, slots=True)

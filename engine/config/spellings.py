@@ -1,0 +1,109 @@
+"""The spellings of every closed choice: ours, vLLM's, numbers, and short command-line forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+from vcc.cache.errors import ConfigError
+
+from .checks import suggestion
+from .modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
+
+Choice = TypeVar("Choice", bound=Enum)
+
+COMPILE_MODES: Mapping[str, CompileMode] = {
+    "vcc": CompileMode.VCC_COMPILE,
+    "stock": CompileMode.STOCK_TORCH_COMPILE,
+    "none": CompileMode.NO_COMPILATION,
+    "trace_once": CompileMode.DYNAMO_TRACE_ONCE,
+    **{mode.name.lower(): mode for mode in CompileMode},
+    "vllm_compile": CompileMode.VCC_COMPILE,
+    **{str(int(mode)): mode for mode in CompileMode},
+}
+
+GRAPH_MODES: Mapping[str, GraphMode] = {
+    **{mode.value: mode for mode in GraphMode},
+    "0": GraphMode.NONE,
+    "1": GraphMode.PIECEWISE,
+    "2": GraphMode.FULL,
+}
+
+LEVELS: Mapping[str, OptLevel] = {
+    **{level.name.lower(): level for level in OptLevel},
+    **{f"-{level.name.lower()}": level for level in OptLevel},
+    **{str(int(level)): level for level in OptLevel},
+}
+
+BACKENDS: Mapping[str, Backend] = {one.value: one for one in Backend}
+
+DTYPES: Mapping[str, Dtype] = {
+    **{one.value: one for one in Dtype},
+    **{one.torch_name: one for one in Dtype},
+    "float": Dtype.FP32,
+    "half": Dtype.FP16,
+}
+
+
+def choose(field: str, raw: object, spellings: Mapping[str, Choice]) -> Choice | None:
+    """Read one spelling, in any case, with `-` for `_`; an int is read as its digits.
+
+    Raises:
+        ConfigError: another type, or no known spelling (with the closest one).
+    """
+    if raw is None:
+        return None
+    if isinstance(raw, Enum) and raw in spellings.values():
+        return raw  # type: ignore[return-value]
+    if isinstance(raw, bool) or not isinstance(raw, (str, int)):
+        raise ConfigError(f"{field} must be a name", f"got {raw!r} ({type(raw).__name__})")
+    text = str(raw).strip().lower()
+    found = spellings.get(text, spellings.get(text.replace("-", "_")))
+    if found is None:
+        hint = suggestion(text, [name for name in spellings if not name.lstrip("-").isdigit()])
+        raise ConfigError(f'unknown {field} "{raw}"', "", hint)
+    return found
+
+
+def parse_compile_mode(text: str | int, field: str = "compile mode") -> CompileMode:
+    """`vcc`, `stock`, `none`, `VLLM_COMPILE`, `3`, …; ConfigError when unknown."""
+    return _present(choose(field, text, COMPILE_MODES), field)
+
+
+def parse_graph_mode(text: str | int, field: str = "graph mode") -> GraphMode:
+    """`full`, `FULL_AND_PIECEWISE`, `1`, …; ConfigError when unknown."""
+    return _present(choose(field, text, GRAPH_MODES), field)
+
+
+def parse_level(text: str | int, field: str = "level") -> OptLevel:
+    """`2`, `O2`, `-O2`; ConfigError when unknown."""
+    return _present(choose(field, text, LEVELS), field)
+
+
+def parse_dtype(text: str, field: str = "dtype") -> Dtype:
+    """`bf16`, `bfloat16`, `float32`, `half`, …; ConfigError when unknown."""
+    return _present(choose(field, text, DTYPES), field)
+
+
+def _present(value: Choice | None, field: str) -> Choice:
+    if value is None:
+        raise ConfigError(f"{field} is missing")
+    return value
+
+
+def parse_sizes(text: str, field: str = "sizes") -> tuple[int, ...]:
+    """Read `1,2,4,8` (spaces allowed) in the order given.
+
+    Raises:
+        ConfigError: empty, or an element that is not a positive whole number.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not (part.isascii() and part.isdigit()) or int(part) == 0:
+            raise ConfigError(
+                f'cannot read {field} "{text}"',
+                f'"{part}" is not a whole number of at least 1',
+                "write for example 1,2,4,8",
+            )
+    return tuple(int(part) for part in parts)
