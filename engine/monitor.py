@@ -55,17 +55,16 @@ class Ledger:
 
     def charge(self, name: str) -> None:
         """Charge all unclaimed time up to now to `name`."""
-        now = self._clock()
-        unclaimed = (now - self._start) - sum(self._seconds.values())
+        self._turn()
+        unclaimed = (self._since - self._start) - sum(self._seconds.values())
         self._seconds[name] = self._seconds.get(name, 0.0) + max(0.0, unclaimed)
-        self._since = now
 
-    def phases(self) -> Mapping[str, float]:
-        """Seconds per phase in order of first use, with the remainder as `other`."""
-        wall = self.wall()
-        known = dict(self._seconds)
+    def account(self) -> tuple[Mapping[str, float], float]:
+        """Seconds per phase, the remainder as `other`, and the wall time that they sum to."""
+        self._turn()
+        wall, known = self._since - self._start, dict(self._seconds)
         known["other"] = known.get("other", 0.0) + max(0.0, wall - sum(known.values()))
-        return known
+        return known, wall
 
     def wall(self) -> float:
         """Seconds since the start of the account."""

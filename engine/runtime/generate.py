@@ -1,0 +1,64 @@
+"""generate: the loop from requests over a step runner to tokens, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
+from vcc.engine.runtime.sample import Float32Array, sample
+from vcc.engine.runtime.scheduler import Finish, Request, Scheduled, Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEvent:
+    """One answered token.
+
+    Attributes:
+        request: index of its request.
+        token: its id.
+        step: its number in the answer, from 0.
+        finish: why the answer ends here; None when it goes on.
+    """
+
+    request: int
+    token: int
+    step: int
+    finish: Finish | None
+
+
+def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenEvent]:
+    """Answer all requests with continuous batching.
+
+    Args:
+        runner: what computes a step.
+        requests: prompts; indices must differ.
+
+    Yields:
+        One event a token, in the order they are computed.
+
+    Raises:
+        UsageError: a prompt is empty, too long or not of the vocabulary; nothing has run then.
+    """
+    scheduler = Scheduler(runner.limits, requests)
+    return _steps(runner, scheduler)
+
+
+def _steps(runner: StepRunner, scheduler: Scheduler) -> Iterator[TokenEvent]:
+    builder = BatchBuilder(runner.limits)
+    while scheduler.busy:
+        step = scheduler.schedule()
+        logits = as_float32(runner.step(builder.build([part.chunk for part in step])))
+        for part, row in zip(step, logits, strict=False):
+            event = _advance(scheduler, part, row)
+            if event is not None:
+                yield event
+
+
+def _advance(scheduler: Scheduler, part: Scheduled, row: Float32Array) -> TokenEvent | None:
+    if not part.samples:
+        scheduler.commit(part, None)
+        return None
+    request, number = part.sequence.request, part.sequence.generated
+    token = sample(row, request.params, request.index, number)
+    return TokenEvent(request.index, token, number, scheduler.commit(part, token))

@@ -1,0 +1,207 @@
+"""Scheduler: which tokens of which sequences make the next step.
+
+Continuous batching, first come first served: running sequences go first, then waiting ones are
+admitted while the token budget, the sequence limit and the KV blocks last. A long prompt is
+prefilled in chunks beside the others' decode. When blocks run out, the youngest running sequence
+gives its blocks back and is computed again later; the oldest therefore always gets on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from vcc.cache.errors import UsageError
+from vcc.engine.runtime.batch import Chunk, StepLimits
+from vcc.engine.runtime.kv import BlockPool, BlockTable, Int32Array
+from vcc.engine.runtime.sample import GREEDY, SamplingParams
+
+
+class Finish(str, Enum):
+    """Why a sequence ended."""
+
+    STOP = "stop"  # an end-of-sequence token
+    LENGTH = "length"  # max_new_tokens
+    CONTEXT = "context"  # the context is full
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt and how to answer it.
+
+    Attributes:
+        index: number of the request in its run, from 0; part of the sampling counter.
+        token_ids: the prompt.
+        params: sampling.
+        max_new_tokens: most tokens of the answer.
+        eos: token ids that end the answer; empty to never stop on one.
+    """
+
+    index: int
+    token_ids: tuple[int, ...]
+    params: SamplingParams = GREEDY
+    max_new_tokens: int = 16
+    eos: frozenset[int] = frozenset()
+
+
+def check_request(request: Request, limits: StepLimits) -> None:
+    """Raise UsageError for a prompt that cannot be answered."""
+    name, count = f"prompt {request.index}", len(request.token_ids)
+    if not count:
+        raise UsageError(f"{name} is empty", "there is no token to start from", "give it some text")
+    if count >= limits.context:
+        raise UsageError(
+            f"{name} is too long",
+            f"it has {count} tokens, the context holds {limits.context}, the answer included",
+            "shorten the prompt, or compile with a larger --max-model-len",
+        )
+    wrong = next((t for t in request.token_ids if not 0 <= t < limits.vocab), None)
+    if wrong is not None:
+        raise UsageError(
+            f"{name} holds token id {wrong}",
+            f"the model's vocabulary has ids 0 to {limits.vocab - 1}",
+            "use the tokenizer that belongs to the model",
+        )
+    if request.max_new_tokens < 1:
+        raise UsageError(
+            f"{name} asks for {request.max_new_tokens} new tokens", "at least one is generated"
+        )
+
+
+class LiveSequence:
+    """A request under way: its tokens, and how many of them are in the KV cache."""
+
+    __slots__ = ("computed", "length", "limit", "request", "table", "tokens")
+
+    def __init__(self, request: Request, limits: StepLimits, pool: BlockPool) -> None:
+        count = len(request.token_ids)
+        self.request = request
+        self.limit = min(count + request.max_new_tokens, limits.context)
+        self.tokens: Int32Array = np.zeros(self.limit, dtype=np.int32)
+        self.tokens[:count] = request.token_ids
+        self.length, self.computed = count, 0
+        self.table = BlockTable(pool, limits.max_blocks_per_seq)
+
+    @property
+    def generated(self) -> int:
+        """Tokens of the answer so far."""
+        return self.length - len(self.request.token_ids)
+
+    def chunk(self, budget: int) -> Chunk:
+        """The next rows to compute, at most `budget`."""
+        end = min(self.length, self.computed + budget)
+        return Chunk(self.tokens[self.computed : end], self.computed, self.table)
+
+    def append(self, token: int) -> Finish | None:
+        """Add an answered token; the reason, when it is the last."""
+        self.tokens[self.length] = token
+        self.length += 1
+        if token in self.request.eos:
+            return Finish.STOP
+        if self.generated >= self.request.max_new_tokens:
+            return Finish.LENGTH
+        return Finish.CONTEXT if self.length >= self.limit else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """One sequence's part of a step; `samples` when its last known token is computed by it."""
+
+    sequence: LiveSequence
+    chunk: Chunk
+
+    @property
+    def samples(self) -> bool:
+        """The step's logits of this sequence give its next token."""
+        return self.chunk.start + len(self.chunk.tokens) == self.sequence.length
+
+
+class Scheduler:
+    """The queue of a run.
+
+    Args:
+        limits: what a step and the cache hold.
+        requests: all prompts, checked before anything runs.
+
+    Raises:
+        UsageError: a prompt that cannot be answered.
+    """
+
+    def __init__(self, limits: StepLimits, requests: Sequence[Request] = ()) -> None:
+        self._limits = limits
+        self._pool = BlockPool(limits.num_blocks, limits.block_size)
+        self._waiting: deque[LiveSequence] = deque()
+        self._running: list[LiveSequence] = []
+        self.preemptions = 0
+        for request in requests:  # all of them before the first runs
+            self.add(request)
+
+    def add(self, request: Request) -> None:
+        """Queue one more request, also while others run."""
+        check_request(request, self._limits)
+        self._waiting.append(LiveSequence(request, self._limits, self._pool))
+
+    @property
+    def busy(self) -> bool:
+        """Something is left to do."""
+        return bool(self._waiting or self._running)
+
+    @property
+    def free_blocks(self) -> int:
+        """KV blocks not held by any sequence."""
+        return self._pool.free_blocks
+
+    def schedule(self) -> tuple[Scheduled, ...]:
+        """The next step's sequences, oldest first; never empty while busy."""
+        budget, before = self._limits.max_tokens, self.preemptions
+        step: list[Scheduled] = []
+        position = 0
+        while position < len(self._running) and budget:
+            sequence = self._running[position]
+            if not self._make_room(sequence):
+                break
+            budget -= self._take(step, sequence, budget)
+            position += 1
+        if self.preemptions == before:
+            self._admit(step, budget)
+        return tuple(step)
+
+    def commit(self, scheduled: Scheduled, token: int | None) -> Finish | None:
+        """Record that the step ran; `token` is what its sequence answered, if it samples."""
+        sequence = scheduled.sequence
+        sequence.computed += len(scheduled.chunk.tokens)
+        finish = None if token is None else sequence.append(token)
+        if finish is not None:
+            self._running.remove(sequence)
+            sequence.table.release()
+        return finish
+
+    def _take(self, step: list[Scheduled], sequence: LiveSequence, budget: int) -> int:
+        chunk = sequence.chunk(budget)
+        step.append(Scheduled(sequence, chunk))
+        return len(chunk.tokens)
+
+    def _make_room(self, sequence: LiveSequence) -> bool:
+        """Blocks for all known tokens of a running sequence, taken from younger ones if needed."""
+        while not sequence.table.append(sequence.length):
+            youngest = self._running.pop()
+            youngest.table.release()
+            youngest.computed = 0
+            self._waiting.appendleft(youngest)
+            self.preemptions += 1
+            if youngest is sequence:
+                return False
+        return True
+
+    def _admit(self, step: list[Scheduled], budget: int) -> None:
+        while self._waiting and budget and len(self._running) < self._limits.max_seqs:
+            sequence = self._waiting[0]
+            # Blocks for the whole of it at once: admitting on hope would only be preempted.
+            if not sequence.table.append(sequence.length):
+                return
+            self._running.append(self._waiting.popleft())
+            budget -= self._take(step, sequence, budget)
