@@ -1,0 +1,37 @@
+"""The Markdown documents: their links, their console commands, their glossary words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from support.sources import ROOT
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def documents() -> tuple[Path, ...]:
+    """README, changelog and everything under docs/."""
+    return (ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+
+def commands(text: str) -> tuple[str, ...]:
+    """Lines after a `$ ` prompt in any fenced block; a trailing backslash joins the next line."""
+    blocks = (body.replace("\\\n", " ") for _, body in FENCE.findall(text))
+    lines = (line.strip() for body in blocks for line in body.splitlines())
+    return tuple(" ".join(line[2:].split()) for line in lines if line.startswith("$ "))
+
+
+def links(text: str) -> tuple[str, ...]:
+    """Targets of links that point into the repository, without their anchors."""
+    bare = FENCE.sub("", text)
+    targets = (target.split("#")[0] for target in LINK.findall(bare))
+    return tuple(t for t in targets if t and not re.match(r"[a-z]+:", t))
+
+
+def glossary() -> dict[str, str]:
+    """Word in lower case -> its sentence."""
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    found = re.findall(r"^\*\*(.+?)\*\*: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return {word.lower(): sentence for word, sentence in found}

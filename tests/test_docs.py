@@ -1,0 +1,116 @@
+"""The documents are true: commands run, links resolve, words are defined."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.documents import commands, documents, glossary, links
+from support.sources import ROOT
+
+VCC = (sys.executable, "-c", "from vcc.cli.main import main; main()")
+
+# Run here, in this order, in one store. Whatever a document shows must stand in one of the tables.
+EXECUTED = (
+    "vcc compile demo --mode full",
+    'vcc run demo --prompt "Once upon a time" --max-new-tokens 40',
+    'vcc run demo --require-warm --prompt "The old man" --json',
+    "vcc inspect cache",
+    "vcc inspect artifact demo",
+    "vcc inspect key demo",
+)
+
+# Command -> the file that runs it, or one of the same form with a checkpoint made on the spot.
+TESTED_ELSEWHERE = {
+    "make demo": ".ci/run",
+    "make test": ".ci/run",
+    "make install": "Makefile",
+    "make install TORCH_INDEX=https://download.pytorch.org/whl/cpu": "Makefile",
+    "vcc compile Qwen/Qwen3-0.6B --mode full --dtype bf16 --weights none": "tests/cli",
+    "vcc run Qwen/Qwen3-0.6B --chat": "tests/cli",
+}
+
+WORDS = (
+    *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
+    *("artifact", "manifest", "blob", "request", "key", "factor", "store", "arena"),
+    *("planner", "recorder", "player", "replay"),
+)
+
+
+def shown() -> list[tuple[Path, str]]:
+    return [(path, line) for path in documents() for line in commands(path.read_text())]
+
+
+def test_every_command_in_a_document_is_run_somewhere() -> None:
+    unknown = [f"{p.name}: {c}" for p, c in shown() if c not in {*EXECUTED, *TESTED_ELSEWHERE}]
+    assert not unknown, "\n" + "\n".join(unknown)
+
+
+def test_the_tables_list_only_what_documents_show() -> None:
+    listed = {command for _, command in shown()}
+    assert {*EXECUTED, *TESTED_ELSEWHERE} - listed == set()
+
+
+@pytest.mark.parametrize("place", sorted(set(TESTED_ELSEWHERE.values())))
+def test_the_places_that_test_commands_exist(place: str) -> None:
+    assert (ROOT / place).exists()
+
+
+def test_the_commands_of_the_tour_run_in_order(tmp_path: Path) -> None:
+    environment = {**os.environ, "VCC_CACHE_DIR": str(tmp_path / "store")}
+    for command in EXECUTED:
+        words = shlex.split(command)
+        done = subprocess.run(
+            [*VCC, *words[1:]],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        assert done.stdout.strip(), f"{command} printed nothing"
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_resolve(path: Path) -> None:
+    broken = [target for target in links(path.read_text()) if not (path.parent / target).exists()]
+    assert not broken
+
+
+def test_every_document_is_reachable_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / target).resolve() for target in links(index.read_text())}
+    pages = set((ROOT / "docs").rglob("*.md")) - {index}
+    assert sorted(str(page.relative_to(ROOT)) for page in pages - linked) == []
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_glossary_has_the_word_in_one_sentence(word: str) -> None:
+    sentence = glossary()[word.replace("_", " ")]
+    assert sentence.endswith(".")
+    assert sentence.count(". ") == 0
+
+
+def test_folders_of_the_architecture_exist() -> None:
+    rows = (ROOT / "docs" / "architecture.md").read_text().splitlines()
+    places = [row.split("`")[1] for row in rows if row.startswith("| `")]
+    assert len(places) > 10
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_every_engine_folder_stands_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    folders = [p for p in (ROOT / "engine").iterdir() if (p / "__init__.py").exists()]
+    assert [p.name for p in folders if f"`engine/{p.name}/`" not in text] == []
+
+
+def test_the_parser_of_documents_sees_prompts_and_links() -> None:
+    text = "[a](b.md#x) [c](https://d)\n```console\n$ vcc run \\\n  demo\nout\n```\n"
+    assert commands(text) == ("vcc run demo",)
+    assert links(text) == ("b.md",)
