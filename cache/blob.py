@@ -1,0 +1,107 @@
+"""Blobs: bytes named by their SHA-256, read once and verified before anyone sees them.
+
+cas/sha256/<first two digits>/<digest>
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError, MissingArtifact
+from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.trouble import storage_error
+
+CAS = ("cas", "sha256")
+MAX_BLOB = 1 << 40
+THREADS = 4
+
+
+class Damaged(IntegrityError):
+    """Stored bytes that are not what their digest says.
+
+    Args:
+        what, why, hint: as in every error.
+        digest: the blob or manifest that is damaged; None for a ref.
+    """
+
+    id = "DAMAGED"
+
+    def __init__(self, what: str, why: str, hint: str = "", digest: Digest | None = None) -> None:
+        super().__init__(what, why, hint)
+        self.digest = digest
+
+
+def place(digest: Digest) -> tuple[str, str, str, str]:
+    """The path components of a blob below `v1`."""
+    return (*CAS, digest.hex[:2], digest.hex)
+
+
+def read_blob(store: Folder, digest: Digest, size: int | None, limit: int = MAX_BLOB) -> bytes:
+    """The verified bytes of a blob.
+
+    Args:
+        store: the open `v1` folder.
+        digest: SHA-256 that the bytes must have.
+        size: bytes that the manifest promises; None where only the digest is known.
+        limit: most bytes to read.
+
+    Raises:
+        MissingArtifact: the blob is not there (gone under a reader, or never written).
+        Damaged: wrong size, wrong bytes, not a regular file, or the disk cannot read it.
+        StorageError: the system refuses to open it.
+    """
+    *folders, name = place(digest)
+    with _explained(digest, f"{store.path}/{'/'.join(place(digest))}"):
+        data = _retried(lambda: _read(store, tuple(folders), name, size, limit))
+    if Digest.of(data) != digest:
+        raise Damaged(f"blob {digest.short} is damaged", "its digest does not match", "", digest)
+    return data
+
+
+def read_blobs(read: Callable[[str], bytes], names: Iterable[str]) -> dict[str, bytes]:
+    """Read several blobs at once: hashing releases the interpreter lock, so threads pay."""
+    wanted = tuple(dict.fromkeys(names))
+    if len(wanted) < 2:
+        return {name: read(name) for name in wanted}
+    with ThreadPoolExecutor(min(THREADS, len(wanted)), "vcc-verify") as pool:
+        return dict(zip(wanted, pool.map(read, wanted), strict=True))
+
+
+def _read(
+    store: Folder, folders: tuple[str, ...], name: str, size: int | None, limit: int
+) -> bytes:
+    with store.below(*folders) as shelf:
+        return shelf.read(name, size=size, limit=limit)
+
+
+def _retried(read: Callable[[], bytes]) -> bytes:
+    """A network file system may lose a handle once (ESTALE): open again, once."""
+    try:
+        return read()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+    return read()
+
+
+@contextmanager
+def _explained(digest: Digest, path: str) -> Iterator[None]:
+    """Sort what can go wrong at a blob into a miss, damage and storage trouble."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingArtifact(f"blob {digest.short} is not in the store", str(error)) from error
+    except WrongSize as error:
+        raise Damaged(f"blob {digest.short} is damaged", str(error), "", digest) from error
+    except IntegrityError as error:
+        raise Damaged(error.what, error.why, error.hint, digest) from error
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR):
+            raise Damaged(
+                f"blob {digest.short} cannot be read", error.strerror or "", "", digest
+            ) from error
+        raise storage_error("read", path, error) from error

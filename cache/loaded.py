@@ -1,0 +1,81 @@
+"""A loaded artifact: its manifest, and its blobs as verified bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcc.cache.blob import Damaged, read_blobs
+from vcc.cache.digest import Digest
+from vcc.cache.errors import MissingArtifact
+from vcc.cache.expose import exposed
+from vcc.cache.manifest import BlobRef, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An artifact whose manifest was verified; each blob is verified when it is read.
+
+    Args:
+        manifest: what it is.
+        fetch: verified bytes of a blob.
+    """
+
+    manifest: Manifest
+    fetch: Callable[[BlobRef], bytes]
+
+    @classmethod
+    def of(cls, manifest: Manifest, blobs: Mapping[str, bytes]) -> Loaded:
+        """An artifact in memory: a fresh build is usable where the store cannot be written."""
+        full = manifest.with_blobs(blobs)
+        by_digest = {ref.digest: blobs[name] for name, ref in full.blobs.items()}
+        return cls(full, lambda ref: _checked(by_digest[ref.digest], ref))
+
+    def ref(self, name: str) -> BlobRef:
+        """The reference to a blob.
+
+        Raises:
+            MissingArtifact: the manifest has no blob of this name.
+        """
+        if name not in self.manifest.blobs:
+            have = ", ".join(sorted(self.manifest.blobs)[:8])
+            raise MissingArtifact(f"the artifact has no blob {name!r}", f"it has {have or 'none'}")
+        return self.manifest.blobs[name]
+
+    def read(self, name: str) -> bytes:
+        """The verified bytes of a blob.
+
+        Raises:
+            MissingArtifact: no such blob in the manifest or in the store.
+            Damaged: the stored bytes are wrong; give it to `Store.quarantine`.
+            StorageError: the system refuses to read it.
+        """
+        return self.fetch(self.ref(name))
+
+    def read_all(self, names: Iterable[str] | None = None) -> dict[str, bytes]:
+        """The verified bytes of several blobs (all by default), read and hashed in threads."""
+        return read_blobs(self.read, self.manifest.blobs if names is None else names)
+
+    def expose(self, names: Sequence[str]) -> AbstractContextManager[dict[str, Path]]:
+        """Paths under which libraries can be opened while the context lasts.
+
+        Args:
+            names: blobs such as `piece/3.so` and `piece/3.json`; names that share the stem share
+                a path stem too, as AOTInductor expects.
+
+        Returns:
+            A context with blob name to path. The bytes are sealed: nobody can change them.
+
+        Raises:
+            as `read`, and ExecForbidden where this system refuses executable memory files.
+        """
+        digests = {name: self.ref(name).digest for name in names}
+        return exposed(digests, self.read_all(names))
+
+
+def _checked(data: bytes, ref: BlobRef) -> bytes:
+    if Digest.of(data) != ref.digest:
+        raise Damaged("a blob in memory was changed", ref.sha256, "", ref.digest)
+    return data
