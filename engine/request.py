@@ -1,0 +1,169 @@
+"""Requests: what a user asks for, settled into full values and into the labels of the store.
+
+A build and a run go through the same functions, without torch, so that both mean the same thing
+by the same words. A run states the *base* in full; of the *open* fields it states those that its
+user named, and anything answers the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vcc.cache.key import Key
+from vcc.cache.loaded import Loaded
+from vcc.cache.request import Entry
+from vcc.engine.config.keys import key_entries
+from vcc.engine.config.model import check_parallel, resolve_model
+from vcc.engine.config.modes import Dtype
+from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
+from vcc.engine.config.target import Target
+from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
+
+if TYPE_CHECKING:
+    from vcc.engine.models.source import Source
+
+KNOWN_OPS = ("gelu_tanh_and_mul", "rms_norm", "rotary_embedding", "silu_and_mul")
+"""Names of the custom ops, as the operator layers have them; kept here free of torch."""
+
+DEFAULT_POSITIONS = 2048
+"""Positions of a model whose config does not say."""
+
+_BASE = ("model.digest", "model.dtype", "model.quantisation", "parallel.", "target.platform")
+_UNSET = ("null", "{}")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """What to build, as the user said it; None in a config means "not said".
+
+    Attributes:
+        source: the opened model.
+        model, compilation, parallel, target: the configuration.
+        weights: "none", a directory to read weights from, or None for the model's own.
+        jobs: worker processes; 0 chooses.
+        keep: folder for intermediate files, or None.
+    """
+
+    source: Source
+    model: ModelConfig
+    compilation: CompilationConfig
+    parallel: ParallelConfig
+    target: Target
+    weights: str | None = None
+    jobs: int = 0
+    keep: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A request with every field decided.
+
+    Attributes:
+        request: what was asked.
+        model: limits and dtype, filled.
+        resolved: the compilation config, filled, with reasons.
+    """
+
+    request: BuildRequest
+    model: ModelConfig
+    resolved: Resolved
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What resolution decided and why."""
+        return self.resolved.reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The result of a build: usable also when it could not be stored.
+
+    Attributes:
+        loaded: the artifact.
+        entry: its place in the store; None when it could not be written.
+        reused: the store had it already, nothing was compiled.
+        trouble: why it was not stored; empty when it was.
+    """
+
+    loaded: Loaded
+    entry: Entry | None
+    reused: bool = False
+    trouble: str = ""
+
+
+def settle(request: BuildRequest) -> Settled:
+    """Decide every field; the same for a build and for a run.
+
+    Raises:
+        ConfigError: fields that contradict each other, the model or the limits.
+        DeviceError: a dtype the platform has no kernels for.
+    """
+    check_parallel(request.parallel)
+    config = request.source.config
+    model = resolve_model(
+        request.model,
+        positions=_positions(config),
+        dtype=_dtype(config),
+        platform=request.target.platform,
+    )
+    facts = PlatformFacts(
+        platform=request.target.platform,
+        max_num_seqs=model.max_num_seqs or 1,
+        max_num_batched_tokens=model.max_num_batched_tokens or 1,
+        known_ops=KNOWN_OPS,
+    )
+    return Settled(request, model, resolve(request.compilation, facts))
+
+
+def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """All labels of a request with their canonical text, and which of them are open.
+
+    The first is `Manifest.request`, the second `Manifest.open_fields` (sorted).
+    """
+    pairs = {
+        "model.digest": settled.request.source.model_key().digest.hex,
+        "target.platform": settled.request.target.platform.value,
+        "target": str(settled.request.target),
+        **_entries(settled.model),
+        **_entries(settled.resolved.config),
+        **_entries(settled.request.parallel),
+    }
+    return pairs, tuple(sorted(label for label in pairs if not label.startswith(_BASE)))
+
+
+def look_up(settled: Settled) -> tuple[Key, Mapping[str, str]]:
+    """The base key and the stated open fields to ask a store for.
+
+    Open fields are stated when the user set them; their value is the resolved one.
+    """
+    pairs, open_fields = request_pairs(settled)
+    base = {label: value for label, value in pairs.items() if label not in open_fields}
+    stated = _stated(settled.request)
+    return Key.of(base), {label: pairs[label] for label in open_fields if label in stated}
+
+
+def _stated(request: BuildRequest) -> frozenset[str]:
+    said = {**_entries(request.model), **_entries(request.compilation)}
+    labels = {label for label, value in said.items() if value not in _UNSET}
+    if request.compilation.max_capture_size is not None:
+        labels.add("config.capture_sizes")  # what it is folded into
+    return frozenset(labels)
+
+
+def _entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> dict[str, str]:
+    pairs = (*key_entries(config, "code"), *key_entries(config, "plan"))
+    level = dict(key_entries(config, "none")).get("config.level")
+    return dict(pairs) if level is None else dict(pairs) | {"config.level": level}
+
+
+def _positions(config: Mapping[str, object]) -> int:
+    found = config.get("max_position_embeddings")
+    return found if isinstance(found, int) and found > 0 else DEFAULT_POSITIONS
+
+
+def _dtype(config: Mapping[str, object]) -> Dtype:
+    name = config.get("dtype") or config.get("torch_dtype")
+    return next((one for one in Dtype if one.torch_name == name), Dtype.FP32)
