@@ -1,0 +1,130 @@
+"""Run a command and measure it: wall time, and peak memory over its process tree."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "benchmarks"
+VCC = str(Path(sys.executable).with_name("vcc"))
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished command.
+
+    Attributes:
+        seconds: wall time from before the process exists to after it is gone.
+        peak_bytes: largest sum of resident memory over the process and its descendants, seen every
+            50 ms; shared pages count once for each process. 0 where it was not watched.
+        stdout: what it printed.
+    """
+
+    seconds: float
+    peak_bytes: int
+    stdout: str
+
+    def json(self) -> dict:
+        """The JSON object that the command printed, as its last line or as a whole."""
+        try:
+            return json.loads(self.stdout)
+        except ValueError:
+            return json.loads(self.stdout.strip().splitlines()[-1])
+
+
+def run(command: Sequence[str], *, memory: bool = False, **environment: str) -> Run:
+    """Run `command` to its end; a failure ends the benchmark with what it printed.
+
+    Args:
+        command: program and arguments.
+        memory: watch the process tree; the watching costs a little time of its own.
+        environment: variables set on top of this process's.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        start = time.perf_counter()
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=os.environ | environment
+        )
+        peak = watch(child) if memory else 0
+        code = child.wait()
+        seconds = time.perf_counter() - start
+        texts = [stream.seek(0) or stream.read().decode() for stream in (out, err)]
+    if code:
+        sys.exit(f"exit {code}: {' '.join(command)}\n{texts[0]}\n{texts[1]}")
+    return Run(seconds, peak, texts[0])
+
+
+def watch(child: subprocess.Popen) -> int:
+    """Peak resident bytes of the tree until `child` ends."""
+    peak = 0
+    while child.poll() is None:
+        peak = max(peak, tree_bytes(child.pid))
+        time.sleep(POLL_SECONDS)
+    return peak
+
+
+def tree_bytes(pid: int) -> int:
+    """Resident bytes of a process and its descendants; those that just ended count nothing."""
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    total = 0
+    for member in family:
+        try:
+            total += member.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def median(values: Sequence[float]) -> float:
+    """Median, rounded to a tenth of a millisecond."""
+    return round(statistics.median(values), 4)
+
+
+def machine() -> dict[str, object]:
+    """Where the figures come from."""
+    model = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "cpu": model[0] if model else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "vcc": version("vcc"),
+    }
+
+
+def write(name: str, content: Mapping[str, object]) -> Path:
+    """Write docs/benchmarks/<name>.json with the machine beside the figures."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), **content}, indent=2) + "\n")
+    return path
+
+
+def verdicts(ratios: Mapping[str, float], limits: Mapping[str, float]) -> int:
+    """Print each ratio beside its limit; returns 1 when one is above."""
+    for name, ratio in ratios.items():
+        state = "ok" if ratio <= limits[name] else "ABOVE THE LIMIT"
+        print(f"{name:44} {ratio:6.3f}  limit {limits[name]:.3f}  {state}")
+    return int(any(ratio > limits[name] for name, ratio in ratios.items()))
