@@ -1,0 +1,142 @@
+"""Bindings of a decoder: which tensors its checkpoint holds and how they become its parameters.
+
+Torch-free. Tensor names are those that transformers writes for the supported architectures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.architectures import DecoderSpec
+from vcc.engine.models.expressions import Binding, Cat, FromTensor, Tied, parse
+from vcc.engine.models.tensor_info import Shape, TensorInfo
+
+__all__ = ["EMBED", "HEAD", "Binding", "bindings_of", "check", "expected_tensors", "parse"]
+
+EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+
+_IGNORED_SUFFIX = ".rotary_emb.inv_freq"
+"""Old Llama checkpoints store it; it is computed here."""
+
+_SHOWN = 5
+
+
+def bindings_of(
+    spec: DecoderSpec, tensors: Mapping[str, TensorInfo] | None = None
+) -> Mapping[str, Binding]:
+    """A binding for each parameter of `Decoder(spec)`, by parameter name.
+
+    Args:
+        spec: the decoder.
+        tensors: the checkpoint's tensors; when given they are checked first.
+
+    Raises:
+        ModelError: config and weights disagree.
+    """
+    if tensors is not None:
+        check(spec, tensors)
+    return dict(_bindings(spec))
+
+
+def expected_tensors(spec: DecoderSpec) -> Mapping[str, Shape]:
+    """Name and shape of every tensor that a checkpoint of this decoder must hold."""
+    expected = {EMBED: (spec.vocab, spec.hidden), "model.norm.weight": (spec.hidden,)}
+    if not spec.tied:
+        expected[HEAD] = (spec.vocab, spec.hidden)
+    for index in range(spec.layers):
+        for name, shape in _layer_tensors(spec):
+            expected[f"model.layers.{index}.{name}"] = shape
+    return expected
+
+
+def check(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
+    """Refuse a checkpoint that is not what the config says.
+
+    Raises:
+        ModelError: with the first five differences.
+    """
+    differences = list(_differences(spec, tensors))
+    if not differences:
+        return
+    more = len(differences) - _SHOWN
+    shown = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    raise ModelError(
+        "config.json and the weights disagree",
+        shown,
+        "use the config.json that belongs to this checkpoint",
+    )
+
+
+def _differences(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> Iterator[str]:
+    expected = expected_tensors(spec)
+    for name, shape in expected.items():
+        if name not in tensors:
+            yield f"{name} is missing"
+        elif tensors[name].shape != shape:
+            yield f"{name} is {list(tensors[name].shape)}, the config says {list(shape)}"
+    for name in tensors:
+        if name not in expected and not _ignored(spec, name, tensors):
+            yield f"{name} is not part of the model"
+
+
+def _ignored(spec: DecoderSpec, name: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    """A stored copy of a tied head is fine here; `load_weights` checks that it is one."""
+    tied_head = spec.tied and name == HEAD and tensors[name].shape == (spec.vocab, spec.hidden)
+    return tied_head or name.endswith(_IGNORED_SUFFIX)
+
+
+def _layer_tensors(spec: DecoderSpec) -> Iterator[tuple[str, Shape]]:
+    projections = (
+        *((f"self_attn.{name}", width, spec.hidden, spec.qkv_bias) for name, width in _qkv(spec)),
+        ("self_attn.o_proj", spec.hidden, spec.q_width, spec.o_bias),
+        ("mlp.gate_proj", spec.intermediate, spec.hidden, spec.mlp_bias),
+        ("mlp.up_proj", spec.intermediate, spec.hidden, spec.mlp_bias),
+        ("mlp.down_proj", spec.hidden, spec.intermediate, spec.mlp_bias),
+    )
+    for name, outer, inner, bias in projections:
+        yield f"{name}.weight", (outer, inner)
+        if bias:
+            yield f"{name}.bias", (outer,)
+    for _, name, size in _norms(spec):
+        yield f"{name}.weight", (size,)
+
+
+def _qkv(spec: DecoderSpec) -> tuple[tuple[str, int], ...]:
+    return ("q_proj", spec.q_width), ("k_proj", spec.kv_width), ("v_proj", spec.kv_width)
+
+
+def _norms(spec: DecoderSpec) -> Iterator[tuple[str, str, int]]:
+    """(parameter, tensor, size) of the norms of one layer."""
+    yield "input_norm", "input_layernorm", spec.hidden
+    yield "post_attention_norm", "post_attention_layernorm", spec.hidden
+    if spec.sandwich:
+        yield "pre_feedforward_norm", "pre_feedforward_layernorm", spec.hidden
+        yield "post_feedforward_norm", "post_feedforward_layernorm", spec.hidden
+    if spec.qk_norm:
+        yield "attn.q_norm", "self_attn.q_norm", spec.head_dim
+        yield "attn.k_norm", "self_attn.k_norm", spec.head_dim
+
+
+def _bindings(spec: DecoderSpec) -> Iterator[tuple[str, Binding]]:
+    yield "embed.weight", FromTensor(EMBED)
+    for index in range(spec.layers):
+        for name, binding in _layer_bindings(spec, f"model.layers.{index}"):
+            yield f"layers.{index}.{name}", binding
+    yield "norm.weight", FromTensor("model.norm.weight")
+    yield "head.weight", Tied("embed.weight") if spec.tied else FromTensor(HEAD)
+
+
+def _layer_bindings(spec: DecoderSpec, prefix: str) -> Iterator[tuple[str, Binding]]:
+    fused = (
+        ("attn.qkv", tuple(f"self_attn.{name}" for name, _ in _qkv(spec)), spec.qkv_bias),
+        ("attn.o", ("self_attn.o_proj",), spec.o_bias),
+        ("mlp.gate_up", ("mlp.gate_proj", "mlp.up_proj"), spec.mlp_bias),
+        ("mlp.down", ("mlp.down_proj",), spec.mlp_bias),
+    )
+    for parameter, sources, bias in fused:
+        for kind in ("weight", "bias") if bias else ("weight",):
+            parts = tuple(FromTensor(f"{prefix}.{source}.{kind}") for source in sources)
+            yield f"{parameter}.{kind}", parts[0] if len(parts) == 1 else Cat(parts)
+    for parameter, source, _ in _norms(spec):
+        yield f"{parameter}.weight", FromTensor(f"{prefix}.{source}.weight")

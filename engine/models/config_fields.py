@@ -1,0 +1,71 @@
+"""Typed reads of one field of a parsed `config.json`, with errors that name the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from vcc.cache.errors import ModelError
+
+LARGEST = 2**31 - 1
+"""Sizes are int32 in every kernel."""
+
+
+def whole(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """A size from 0 to 2**31 - 1; null or absent means the default."""
+    value = config.get(name)
+    value = default if value is None else value
+    if value is None:
+        raise ModelError(f"config.json has no {name}", "the model cannot be built without it")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+        raise ModelError(f"{name} of config.json is not a usable size", f"it is {value!r}")
+    return value
+
+
+def positive(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """A size from 1 on."""
+    value = whole(config, name, default)
+    if not value:
+        raise ModelError(f"{name} of config.json must be at least 1", "it is 0")
+    return value
+
+
+def scalar(config: Mapping[str, Any], name: str, default: float) -> float:
+    """A finite number of at least 0; null or absent means the default."""
+    value = config.get(name)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ModelError(f"{name} of config.json is not a number", f"it is {value!r}")
+    if not math.isfinite(value) or value < 0:
+        raise ModelError(f"{name} of config.json is out of range", f"it is {value!r}")
+    return float(value)
+
+
+def flag(config: Mapping[str, Any], name: str, default: bool) -> bool:
+    """A boolean; null or absent means the default."""
+    value = config.get(name)
+    value = default if value is None else value
+    if not isinstance(value, bool):
+        raise ModelError(f"{name} of config.json is neither true nor false", f"it is {value!r}")
+    return value
+
+
+def name_in(config: Mapping[str, Any], name: str, default: str, allowed: tuple[str, ...]) -> str:
+    """A word out of a closed set; null or absent means the default."""
+    value = config.get(name)
+    value = default if value is None else value
+    if value not in allowed:
+        raise ModelError(
+            f"{name} {value!r} is not supported", hint=f"supported: {', '.join(allowed)}"
+        )
+    return str(value)
+
+
+def quantisation_of(config: Mapping[str, Any]) -> str | None:
+    """The quantisation method a checkpoint declares, or None."""
+    declared = config.get("quantization_config") or config.get("compression_config")
+    if not declared:
+        return None
+    method = declared.get("quant_method") if isinstance(declared, Mapping) else None
+    return str(method or "unnamed method")

@@ -1,0 +1,69 @@
+"""DecoderSpec: everything that decides a decoder's code, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vcc.engine.models.rope import RopeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSpec:
+    """All sizes and switches of one decoder; equal specs compile to equal code.
+
+    Attributes:
+        architecture: name as in `config.json`.
+        vocab, hidden, intermediate, layers, heads, kv_heads, head_dim: sizes.
+        max_positions: longest context in tokens.
+        eps: added to the mean square in every norm.
+        norm_offset: added to every norm weight (1.0 where weights are stored around zero).
+        tied: the output head is the embedding.
+        qkv_bias, o_bias, mlp_bias: which projections carry a bias.
+        qk_norm: queries and keys are normalised per head before rope.
+        sandwich: attention and MLP outputs are normalised before they join the residual.
+        activation: `silu` or `gelu_tanh`, of the gated MLP.
+        embed_scale: factor on the embeddings.
+        scale: factor on attention scores.
+        attention_cap, logit_cap: soft caps; 0.0 means none.
+        windows: for each layer the sliding window in tokens; 0 means full attention.
+        rope: rotary embedding.
+    """
+
+    architecture: str
+    vocab: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    max_positions: int
+    eps: float
+    norm_offset: float
+    tied: bool
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    sandwich: bool
+    activation: str
+    embed_scale: float
+    scale: float
+    attention_cap: float
+    logit_cap: float
+    windows: tuple[int, ...]
+    rope: RopeSpec
+
+    @property
+    def q_width(self) -> int:
+        """Width of all query heads side by side."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key (or value) heads side by side."""
+        return self.kv_heads * self.head_dim
+
+    def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, int, int, int, int]:
+        """Shape of one layer's KV cache: K at index 0, V at index 1."""
+        return (2, num_blocks, block_size, self.kv_heads, self.head_dim)

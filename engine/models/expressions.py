@@ -1,0 +1,192 @@
+"""Binding expressions: how one parameter of a module is made from the tensors of a checkpoint.
+
+An expression has a text form that is stored in the manifest:
+
+    expr := tensor("name") | tied("parameter") | rows(expr, a:b) | transpose(expr)
+          | cat(expr, ...) | stack(expr, ...)
+
+`cat` and `stack` join along the first dimension, `rows` takes rows a to b of it, `transpose` swaps
+the two dimensions of a matrix, `tied` is the tensor of another parameter. Names are JSON strings.
+Torch-free.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from vcc.cache.errors import IntegrityError
+
+
+@dataclass(frozen=True, slots=True)
+class FromTensor:
+    """The tensor of this name in the checkpoint."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"tensor({json.dumps(self.name)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """The tensor of another parameter of the module."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"tied({json.dumps(self.name)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows start to stop of an expression."""
+
+    source: Binding
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"rows({self.source}, {self.start}:{self.stop})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cat:
+    """Expressions one after another along the first dimension."""
+
+    parts: tuple[Binding, ...]
+
+    def __str__(self) -> str:
+        return f"cat({', '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Expressions of one shape along a new first dimension."""
+
+    parts: tuple[Binding, ...]
+
+    def __str__(self) -> str:
+        return f"stack({', '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """A matrix with its dimensions swapped."""
+
+    source: Binding
+
+    def __str__(self) -> str:
+        return f"transpose({self.source})"
+
+
+Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Transpose"
+
+_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[a-z]+|\d{1,18}|[(),:])')
+_DEEPEST = 16
+_MOST_TOKENS = 100_000
+
+
+def parse(text: str) -> Binding:
+    """The expression that this text means; the inverse of `str`.
+
+    Raises:
+        IntegrityError: the text is not an expression.
+    """
+    reader = _Reader(_tokens(text), text)
+    binding = reader.expression(0)
+    if reader.rest:
+        raise _broken(text)
+    return binding
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or len(found) > _MOST_TOKENS:
+            raise _broken(text)
+        found.append(match.group(1))
+        at = match.end()
+    return found[::-1]
+
+
+def _broken(text: str) -> IntegrityError:
+    return IntegrityError("a weight binding cannot be read", f"in {text[:80]!r}")
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Recursive descent over reversed tokens."""
+
+    rest: list[str]
+    text: str
+
+    def expression(self, depth: int) -> Binding:
+        """One expression."""
+        make = _FORMS.get(self._next())
+        if make is None or depth > _DEEPEST:
+            raise _broken(self.text)
+        self._expect("(")
+        binding = make(self, depth + 1)
+        self._expect(")")
+        return binding
+
+    def name(self) -> str:
+        """A JSON string."""
+        token = self._next()
+        try:
+            value = json.loads(token) if token.startswith('"') else None
+        except ValueError:
+            value = None
+        if not isinstance(value, str):
+            raise _broken(self.text)
+        return value
+
+    def parts(self, depth: int) -> tuple[Binding, ...]:
+        """Expressions separated by commas, at least one."""
+        found = [self.expression(depth)]
+        while self.rest and self.rest[-1] == ",":
+            self._next()
+            found.append(self.expression(depth))
+        return tuple(found)
+
+    def rows(self, depth: int) -> Rows:
+        """`expr, a:b` with a not above b."""
+        source = self.expression(depth)
+        self._expect(",")
+        start = self._number()
+        self._expect(":")
+        stop = self._number()
+        if start > stop:
+            raise _broken(self.text)
+        return Rows(source, start, stop)
+
+    def _next(self) -> str:
+        if not self.rest:
+            raise _broken(self.text)
+        return self.rest.pop()
+
+    def _expect(self, token: str) -> None:
+        if self._next() != token:
+            raise _broken(self.text)
+
+    def _number(self) -> int:
+        token = self._next()
+        if not token.isdigit():
+            raise _broken(self.text)
+        return int(token)
+
+
+_FORMS: dict[str, Callable[[_Reader, int], Binding]] = {
+    "tensor": lambda reader, _: FromTensor(reader.name()),
+    "tied": lambda reader, _: Tied(reader.name()),
+    "rows": _Reader.rows,
+    "cat": lambda reader, depth: Cat(reader.parts(depth)),
+    "stack": lambda reader, depth: Stack(reader.parts(depth)),
+    "transpose": lambda reader, depth: Transpose(reader.expression(depth)),
+}

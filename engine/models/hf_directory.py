@@ -1,0 +1,94 @@
+"""A Hugging Face style directory: config, weights, tokenizer and generation settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.architectures import spec_of
+from vcc.engine.models.bindings import check, expected_tensors
+from vcc.engine.models.checkpoint import tensors_in
+from vcc.engine.models.json_file import read_json
+from vcc.engine.models.tensor_info import SIZES, TensorInfo
+
+NO_WEIGHTS = "none"
+_TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+@dataclass(frozen=True, slots=True)
+class HfDirectory:
+    """What a model directory holds, read without torch.
+
+    Attributes:
+        config: `config.json`.
+        generation: `generation_config.json`, over the token ids of `config.json`.
+        tensors: the checkpoint's tensors, or those the config implies, without data.
+        tokenizer: `tokenizer.json`, or None.
+    """
+
+    config: Mapping[str, Any]
+    generation: Mapping[str, Any]
+    tensors: Mapping[str, TensorInfo]
+    tokenizer: Path | None
+
+
+def read_directory(place: Path, weights: str | None) -> HfDirectory:
+    """Read and check a model directory.
+
+    Args:
+        place: the directory.
+        weights: None for the directory's own, `none` for no data, or another directory or file.
+
+    Raises:
+        ModelError: something is missing, in part here, unsupported or contradictory.
+    """
+    config = _config(place)
+    spec = spec_of(config)
+    if weights == NO_WEIGHTS:
+        dtype = declared_dtype(config) or "float32"
+        tensors: Mapping[str, TensorInfo] = {
+            name: TensorInfo(dtype, shape) for name, shape in expected_tensors(spec).items()
+        }
+    else:
+        tensors = tensors_in(_weights_place(place, weights))
+        check(spec, tensors)
+    tokenizer = place / "tokenizer.json"
+    return HfDirectory(
+        config, _generation(place, config), tensors, tokenizer if tokenizer.is_file() else None
+    )
+
+
+def declared_dtype(config: Mapping[str, Any]) -> str | None:
+    """The dtype that a config declares for its weights, by torch's name."""
+    declared = config.get("dtype") or config.get("torch_dtype")
+    name = declared.removeprefix("torch.") if isinstance(declared, str) else ""
+    return name if name in SIZES else None
+
+
+def _config(place: Path) -> Mapping[str, Any]:
+    file = place / "config.json"
+    if not file.is_file():
+        raise ModelError(
+            f"{place} is not a model directory",
+            "it has no config.json",
+            "give a directory in Hugging Face form, or finish its download",
+        )
+    return read_json(file)
+
+
+def _generation(place: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    file = place / "generation_config.json"
+    ids = {name: config[name] for name in _TOKEN_IDS if config.get(name) is not None}
+    return {**ids, **(read_json(file) if file.is_file() else {})}
+
+
+def _weights_place(place: Path, weights: str | None) -> Path:
+    if weights is None:
+        return place
+    other = Path(weights).expanduser()
+    if not other.exists():
+        raise ModelError(f"no weights at {weights}", "there is no such file or directory")
+    return other

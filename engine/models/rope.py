@@ -1,0 +1,225 @@
+"""Rotary position embedding: what a config asks for, and the inverse frequencies it means.
+
+Torch-free. Frequencies are computed in double precision and rounded once, so that the constant
+that enters an artifact's key has the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.cache.errors import ModelError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RopeSpec:
+    """Rotary embedding of a model.
+
+    Attributes:
+        kind: one of `default`, `linear`, `llama3`, `yarn`.
+        theta: base of the geometric series of wavelengths.
+        dim: rotated dimensions of a head (even, at most head_dim).
+        factor: context extension factor; 1.0 for `default`.
+        original: context length before extension, in tokens; 0 where it is not used.
+        low, high: `llama3`: low and high frequency factor; `yarn`: beta_slow and beta_fast.
+        truncate: `yarn`: round the correction range to whole dimensions.
+        attention: factor on cos and sin (`yarn`), else 1.0.
+    """
+
+    kind: str
+    theta: float
+    dim: int
+    factor: float = 1.0
+    original: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    truncate: bool = True
+    attention: float = 1.0
+
+
+def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: bool) -> RopeSpec:
+    """The rope of a config; old (`rope_theta`, `rope_scaling`) and new (`rope_parameters`) layouts.
+
+    Args:
+        config: the parsed `config.json`.
+        head_dim: size of one head.
+        theta: the architecture's default base.
+        partial: whether the architecture rotates only a part of each head when asked to.
+
+    Raises:
+        ModelError: the kind of scaling is unknown, or a number is missing or out of range.
+    """
+    given = _parameters(config)
+    kind = str(given.get("rope_type") or given.get("type") or "default")
+    if kind not in _KINDS:
+        raise _unsupported(kind)
+    share = _number(given, "partial_rotary_factor", config.get("partial_rotary_factor"), 1.0)
+    dim = int(head_dim * share)
+    if share != 1.0 and not partial:
+        raise ModelError(
+            "rope with partial_rotary_factor is not supported for this architecture",
+            f"partial_rotary_factor is {share}, transformers rotates whole heads here",
+            "remove partial_rotary_factor from config.json if the model was trained without it",
+        )
+    if dim < 2 or dim % 2 or dim > head_dim:
+        raise ModelError("the rotary dimension must be even and fit the head", f"it is {dim}")
+    base = _number(given, "rope_theta", config.get("rope_theta"), theta)
+    return _KINDS[kind](_with_original(given, config), base, dim, _longest(config))
+
+
+def inverse_frequencies(rope: RopeSpec) -> npt.NDArray[np.float32]:
+    """Inverse frequencies, float32 [dim/2], in radians per position."""
+    return _FREQUENCIES[rope.kind](rope).astype(np.float32)
+
+
+def _parameters(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        raise ModelError("the rope settings of config.json are not an object", f"found {given!r}")
+    if given and all(isinstance(value, Mapping) or value is None for value in given.values()):
+        return _one_for_all_layers(given)
+    return given
+
+
+def _longest(config: Mapping[str, Any]) -> int:
+    return int(_number(config, "max_position_embeddings"))
+
+
+def _with_original(given: Mapping[str, Any], config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A context length beside the rope settings wins over the one inside, as in transformers."""
+    outside = config.get("original_max_position_embeddings")
+    return given if outside is None else {**given, "original_max_position_embeddings": outside}
+
+
+def _one_for_all_layers(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    distinct = {repr(sorted(value.items())): value for value in given.values() if value}
+    if len(distinct) != 1:
+        raise ModelError(
+            "rope settings that differ between layers are not supported",
+            f"config.json has one for each of {', '.join(sorted(given))}",
+            "issue 5 adds them with Gemma 3",
+        )
+    value: Mapping[str, Any] = next(iter(distinct.values()))
+    return value
+
+
+def _unsupported(kind: str) -> ModelError:
+    return ModelError(
+        f"rope type {kind!r} is not supported",
+        "its frequencies depend on the length of the running sequence"
+        if kind in ("dynamic", "longrope")
+        else "it is not known",
+        f"supported: {', '.join(_KINDS)}",
+    )
+
+
+def _number(given: Mapping[str, Any], name: str, other: Any = None, default: float = 0.0) -> float:
+    """A finite positive number; `other` is where older configs keep it. 0 stands for missing."""
+    value = given.get(name)
+    value = other if value is None else value
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**63:
+        raise ModelError(f"{name} of the rope settings is not a usable number", f"it is {value!r}")
+    return float(value)
+
+
+def _required(given: Mapping[str, Any], kind: str, name: str, other: Any = None) -> float:
+    value = _number(given, name, other)
+    if not value:
+        raise ModelError(f"rope type {kind!r} needs {name}", "it is missing or 0 in config.json")
+    return value
+
+
+def _default(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> RopeSpec:
+    return RopeSpec("default", theta, dim)
+
+
+def _linear(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> RopeSpec:
+    return RopeSpec("linear", theta, dim, _required(given, "linear", "factor"))
+
+
+def _llama3(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> RopeSpec:
+    factor, low, high = (
+        _required(given, "llama3", name)
+        for name in ("factor", "low_freq_factor", "high_freq_factor")
+    )
+    if not low < high:
+        raise ModelError(
+            "rope type 'llama3' needs low_freq_factor below high_freq_factor",
+            f"they are {low} and {high}",
+        )
+    original = _required(given, "llama3", "original_max_position_embeddings", longest)
+    return RopeSpec("llama3", theta, dim, factor, int(original), low, high)
+
+
+def _yarn(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> RopeSpec:
+    original = _required(given, "yarn", "original_max_position_embeddings", longest)
+    factor = _required(given, "yarn", "factor", longest / original)
+    slow, fast = _number(given, "beta_slow") or 1.0, _number(given, "beta_fast") or 32.0
+    truncate = bool(given.get("truncate", True))
+    attention = _number(given, "attention_factor") or _yarn_attention(given, factor)
+    return RopeSpec("yarn", theta, dim, factor, int(original), slow, fast, truncate, attention)
+
+
+def _yarn_attention(given: Mapping[str, Any], factor: float) -> float:
+    one, every = _number(given, "mscale"), _number(given, "mscale_all_dim")
+    if one and every:
+        return _magnitude(factor, one) / _magnitude(factor, every)
+    return _magnitude(factor, 1.0)
+
+
+def _magnitude(factor: float, scale: float) -> float:
+    return 1.0 if factor <= 1.0 else 0.1 * scale * math.log(factor) + 1.0
+
+
+def _plain(rope: RopeSpec) -> Floats:
+    return 1.0 / rope.theta ** (np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
+
+
+def _llama3_frequencies(rope: RopeSpec) -> Floats:
+    """Long wavelengths are stretched, short ones kept, a smooth ramp between (Llama 3.1)."""
+    plain = _plain(rope)
+    turns = rope.original * plain / (2 * math.pi)
+    keep = np.clip((turns - rope.low) / (rope.high - rope.low), 0.0, 1.0)
+    return (1 - keep) * plain / rope.factor + keep * plain
+
+
+def _yarn_frequencies(rope: RopeSpec) -> Floats:
+    """Interpolation by dimension (YaRN, arXiv 2309.00071, section 3.2)."""
+    low, high = (_turning_dim(rope, turns) for turns in (rope.high, rope.low))
+    if rope.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, rope.dim - 1)
+    width = (high - low) or 0.001
+    ramp = np.clip((np.arange(rope.dim // 2, dtype=np.float64) - low) / width, 0.0, 1.0)
+    plain = _plain(rope)
+    return plain / rope.factor * ramp + plain * (1 - ramp)
+
+
+def _turning_dim(rope: RopeSpec, turns: float) -> float:
+    """The dimension whose wavelength turns this often over the original context."""
+    ratio = rope.original / (turns * 2 * math.pi)
+    return rope.dim * math.log(ratio) / (2 * math.log(rope.theta))
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any], float, int, int], RopeSpec]] = {
+    "default": _default,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+}
+
+_FREQUENCIES: dict[str, Callable[[RopeSpec], Floats]] = {
+    "default": _plain,
+    "linear": lambda rope: _plain(rope) / rope.factor,
+    "llama3": _llama3_frequencies,
+    "yarn": _yarn_frequencies,
+}

@@ -1,0 +1,136 @@
+"""Weights: parameters made from a mapped checkpoint by their bindings.
+
+A plain tensor of the wanted dtype is a view into the file mapping and costs no memory of its own;
+anything else (fused, stacked, converted, misaligned) is written once into fresh memory. The ledger
+says how many bytes went either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.bindings import EMBED, HEAD
+from vcc.engine.models.expressions import Binding, Cat, FromTensor, Rows, Stack, Tied, Transpose
+from vcc.engine.models.mapped_file import MappedFiles
+from vcc.engine.models.tensor_info import TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLedger:
+    """Where the bytes of the weights are.
+
+    Attributes:
+        bytes_viewed: used in place from mapped files.
+        bytes_copied: written to memory of the process.
+    """
+
+    bytes_viewed: int
+    bytes_copied: int
+
+
+def load_weights(
+    bindings: Mapping[str, Binding], tensors: Mapping[str, TensorInfo], dtype: torch.dtype
+) -> tuple[dict[str, Tensor], WeightLedger]:
+    """Evaluate every binding.
+
+    Args:
+        bindings: expressions by parameter name.
+        tensors: the checkpoint's tensors by name; each must have a file.
+        dtype: what floating-point weights are wanted as.
+
+    Returns:
+        The parameters by name, and the ledger. Tied parameters share one tensor, counted once.
+
+    Raises:
+        ModelError: a tensor is missing or a file no longer holds what its header said.
+    """
+    load = _Load(bindings, tensors, dtype, MappedFiles())
+    load.check_stored_heads()
+    weights = {name: load.parameter(name) for name in bindings}
+    return weights, WeightLedger(load.viewed, load.copied)
+
+
+@dataclass(slots=True)
+class _Load:
+    bindings: Mapping[str, Binding]
+    tensors: Mapping[str, TensorInfo]
+    dtype: torch.dtype
+    files: MappedFiles
+    done: dict[str, Tensor] = field(default_factory=dict)
+    viewed: int = 0
+    copied: int = 0
+
+    def parameter(self, name: str) -> Tensor:
+        """The tensor of one parameter, made on first use."""
+        if name not in self.done:
+            self.done[name] = self._make(self.bindings[name])
+        return self.done[name]
+
+    def check_stored_heads(self) -> None:
+        """A tied head that is stored as well must equal the embedding, or tying loses weights."""
+        if self.bindings.get("head.weight") != Tied("embed.weight") or HEAD not in self.tensors:
+            return
+        if not torch.equal(self._mapped(HEAD), self._mapped(EMBED)):
+            raise ModelError(
+                "config.json and the weights disagree",
+                f"tie_word_embeddings is true, but {HEAD} differs from {EMBED}",
+                'set "tie_word_embeddings": false in config.json',
+            )
+
+    def _make(self, binding: Binding) -> Tensor:
+        if isinstance(binding, Tied):
+            return self.parameter(binding.name)
+        if isinstance(binding, FromTensor):
+            mapped, info = self._mapped(binding.name), self._info(binding.name)
+            if self._wanted(mapped) == mapped.dtype and self.files.aliases(mapped, info):
+                self.viewed += mapped.nbytes
+                return mapped
+        return self._copy(binding)
+
+    def _copy(self, binding: Binding) -> Tensor:
+        """Fresh memory, written once; conversion happens on the way."""
+        parts = self._parts(binding)
+        shape = (sum(len(part) for part in parts), *parts[0].shape[1:]) if parts[0].dim() else ()
+        fresh = torch.empty(shape, dtype=self._wanted(parts[0]))
+        rows = fresh.split([len(part) for part in parts]) if shape else (fresh,)
+        for target, part in zip(rows, parts, strict=True):
+            target.copy_(part)
+        self.copied += fresh.nbytes
+        return fresh
+
+    def _parts(self, binding: Binding) -> tuple[Tensor, ...]:
+        """Tensors that lie one after another in the result."""
+        if isinstance(binding, Cat):
+            return tuple(self._value(part) for part in binding.parts)
+        if isinstance(binding, Stack):
+            return tuple(self._value(part)[None] for part in binding.parts)
+        return (self._value(binding),)
+
+    def _value(self, binding: Binding) -> Tensor:
+        """The value of an expression, as views as far as possible."""
+        if isinstance(binding, Tied):
+            return self.parameter(binding.name)
+        if isinstance(binding, FromTensor):
+            return self._mapped(binding.name)
+        if isinstance(binding, Rows):
+            return self._value(binding.source)[binding.start : binding.stop]
+        if isinstance(binding, Transpose):
+            return self._value(binding.source).t()
+        return torch.cat(self._parts(binding))
+
+    def _mapped(self, name: str) -> Tensor:
+        return self.files.view(self._info(name))
+
+    def _info(self, name: str) -> TensorInfo:
+        info = self.tensors.get(name)
+        if info is None:
+            raise ModelError(f"no weights for {name}", "the checkpoint does not hold it")
+        return info
+
+    def _wanted(self, mapped: Tensor) -> torch.dtype:
+        return self.dtype if mapped.dtype.is_floating_point else mapped.dtype
