@@ -1,0 +1,134 @@
+"""Which part each node of a traced graph belongs to: cut at splitting ops."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch.fx import Graph, Node
+
+from vcc.cache.errors import CompileError
+from vcc.engine.torch_shim.nodes import (
+    is_splitting,
+    is_symbolic_int,
+    mutated_arguments,
+    storage_key,
+)
+
+ALLOCATIONS = frozenset(
+    {
+        torch.ops.aten.empty.memory_format,
+        torch.ops.aten.empty_like.default,
+        torch.ops.aten.empty_strided.default,
+        torch.ops.aten.new_empty.default,
+        torch.ops.aten.new_empty_strided.default,
+    }
+)
+
+
+class PartKind(Enum):
+    """A part is either compiled, or one splitting op."""
+
+    PIECE = "piece"
+    SPLIT = "split"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive nodes: those of one piece, or a splitting op with its getitems."""
+
+    kind: PartKind
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The parts in order, and the allocations that became buffers of the step."""
+
+    parts: tuple[Part, ...]
+    buffers: tuple[Node, ...]
+
+
+def assign(graph: Graph, splitting_ops: frozenset[str]) -> Assignment:
+    """Cut the graph; sizes belong to no part, each piece rebuilds the ones it needs.
+
+    An uninitialised allocation that a splitting op uses becomes a buffer of the step, so a part
+    that held nothing else disappears.
+    """
+    buffers = tuple(n for n in graph.nodes if _is_step_buffer(n, splitting_ops))
+    owner = _owners(graph, splitting_ops, frozenset(buffers))
+    groups: dict[int, list[Node]] = {}
+    for node, part in owner.items():
+        groups.setdefault(part, []).append(node)
+    parts = tuple(_part(nodes, splitting_ops) for _, nodes in sorted(groups.items()))
+    _refuse_mutated_views(parts)
+    return Assignment(parts, buffers)
+
+
+def _is_step_buffer(node: Node, names: frozenset[str]) -> bool:
+    if node.target not in ALLOCATIONS:
+        return False
+    return any(is_splitting(user.target, names) for user in node.users)
+
+
+def _owners(
+    graph: Graph, names: frozenset[str], buffers: frozenset[Node]
+) -> Mapping[Node, int]:
+    owner: dict[Node, int] = {}
+    current = 0
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output") or node in buffers or is_symbolic_int(node):
+            continue
+        if node.target is operator.getitem and node.args[0] in owner:
+            owner[node] = owner[_producer(node)]
+        elif is_splitting(node.target, names):
+            owner[node] = current + 1
+            current += 2
+        else:
+            owner[node] = current
+    return owner
+
+
+def _producer(node: Node) -> Node:
+    source = node.args[0]
+    if not isinstance(source, Node):
+        raise CompileError(f"getitem of a literal at {node.name}", "the graph is malformed")
+    return source
+
+
+def _part(nodes: list[Node], names: frozenset[str]) -> Part:
+    split = is_splitting(nodes[0].target, names)
+    return Part(PartKind.SPLIT if split else PartKind.PIECE, tuple(nodes))
+
+
+def _refuse_mutated_views(parts: tuple[Part, ...]) -> None:
+    """A splitting op may write inputs and buffers, not a view that a piece made of one.
+
+    A piece hands its results over as copies: a write to such a copy would be lost.
+    """
+    inside = {node: part for part in parts for node in part.nodes if part.kind is PartKind.PIECE}
+    for part in parts:
+        if part.kind is PartKind.SPLIT:
+            for node in mutated_arguments(part.nodes[0]):
+                if node in inside and _shares_storage(node):
+                    raise _mutated_view(part.nodes[0], node)
+
+
+def _shares_storage(node: Node) -> bool:
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return False
+    key = storage_key(value)
+    others = (n.meta.get("val") for n in node.graph.nodes if n is not node)
+    return any(isinstance(v, torch.Tensor) and storage_key(v) == key for v in others)
+
+
+def _mutated_view(op: Node, view: Node) -> CompileError:
+    return CompileError(
+        f"splitting op {op.target} writes {view.name}, a view made in another piece",
+        "pieces hand results over as copies, so the write would be lost",
+        "pass the whole tensor to the op, or give each layer its own cache tensor",
+    )

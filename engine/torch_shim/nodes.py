@@ -1,0 +1,69 @@
+"""Facts about FX nodes and operator schemas that partitioning and passes ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+def overload_name(target: Any) -> str | None:
+    """`ns::op.overload` of an operator target, or None for a Python callable."""
+    if not isinstance(target, OpOverload):
+        return None
+    overload = target._overloadname
+    return f"{target.namespace}::{target._opname}" + (f".{overload}" if overload else "")
+
+
+def is_splitting(target: Any, names: frozenset[str]) -> bool:
+    """Whether `names` holds the target: a bare name matches all overloads."""
+    name = overload_name(target)
+    if name is None:
+        return False
+    return name in names or name.split(".")[0] in names or f"{name}.default" in names
+
+
+def mutated_arguments(node: Node) -> tuple[Any, ...]:
+    """The arguments that a call writes in place, by its schema."""
+    if not isinstance(node.target, OpOverload):
+        return ()
+    written = []
+    for index, argument in enumerate(node.target._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+        written.extend(value if isinstance(value, (list, tuple)) else [value])
+    return tuple(value for value in written if isinstance(value, Node))
+
+
+def call_arguments(node: Node) -> list[Any]:
+    """All arguments of an operator call in schema order, defaults filled in."""
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return list(node.args)
+    values = list(node.args)
+    for argument in target._schema.arguments[len(values) :]:
+        values.append(node.kwargs.get(argument.name, argument.default_value))
+    return values
+
+
+def is_pure(node: Node) -> bool:
+    """Whether removing an unused call changes nothing."""
+    if node.op != "call_function":
+        return node.op == "get_attr"
+    if isinstance(node.target, OpOverload):
+        return not node.target._schema.is_mutable and not node.is_impure()
+    return not node.is_impure()
+
+
+def storage_key(value: torch.Tensor) -> StorageWeakRef:
+    """Equal for tensors that share storage; works for fake tensors."""
+    return StorageWeakRef(value.untyped_storage())
+
+
+def is_symbolic_int(node: Node) -> bool:
+    """Whether the node computes a size rather than a tensor."""
+    return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))

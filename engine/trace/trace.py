@@ -1,0 +1,125 @@
+"""Source to Traced: export the step under declared size ranges and verify what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from vcc.cache.errors import CompileError
+from vcc.engine.torch_shim import export as shim
+from vcc.engine.types import Placeholder, Traced
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A declared dynamic size with its inclusive range."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """Everything a trace needs.
+
+    Args:
+        module: called with keyword arguments of the names below.
+        arguments: example tensors (fake under `mode`), or lists of them.
+        dynamic: per argument, dimension to axis name, or axis name and offset (`("B", 1)`).
+        axes: the declared ranges.
+        constants: real data of buffers that the module computes.
+        mode: the fake mode of the examples; None when module and examples are real.
+    """
+
+    module: torch.nn.Module
+    arguments: Mapping[str, Any]
+    dynamic: Mapping[str, Mapping[int, str | tuple[str, int]]]
+    axes: tuple[Axis, ...]
+    constants: Mapping[str, torch.Tensor]
+    mode: Any = None
+
+
+def trace(request: TraceRequest) -> Traced:
+    """Export the module into one graph.
+
+    Raises:
+        CompileError: the model cannot be traced, a range came out narrower than declared, or a
+            constant has no data.
+    """
+    dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
+    try:
+        program = shim.export_step(
+            request.module, request.arguments, _dynamic_shapes(request, dims), request.mode
+        )
+    except Exception as error:
+        raise _cannot_trace(error) from error
+    ranges = _verify_ranges(program, request)
+    placeholders = shim.placeholders_of(program)
+    return Traced(
+        graph=shim.graph_before_decomposition(program),
+        placeholders=placeholders,
+        ranges=ranges,
+        constants=_constants(placeholders, shim.lifted_constants(program), request),
+    )
+
+
+def _dynamic_shapes(request: TraceRequest, dims: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _dynamic_of(value, request.dynamic.get(name, {}), dims)
+        for name, value in request.arguments.items()
+    }
+
+
+def _dynamic_of(value: Any, axes: Mapping[int, str | tuple[str, int]], dims: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_dynamic_of(item, axes, dims) for item in value]
+    return {
+        dim: dims[axis] if isinstance(axis, str) else dims[axis[0]] + axis[1]
+        for dim, axis in axes.items()
+    }
+
+
+def _cannot_trace(error: Exception) -> CompileError:
+    text = str(error).strip()
+    return CompileError(
+        "the model cannot be traced into one graph",
+        text[:2000] or type(error).__name__,
+        "remove the data-dependent branch it names, or run eagerly with --compile none",
+    )
+
+
+def _verify_ranges(program: Any, request: TraceRequest) -> dict[str, tuple[int, int]]:
+    found = {str(symbol): (int(r.lower), int(r.upper)) for symbol, r in _root_ranges(program)}
+    declared = sorted((axis.low, axis.high) for axis in request.axes)
+    if sorted(found.values()) != declared:
+        raise CompileError(
+            "tracing narrowed a declared size range",
+            f"declared {declared}, found {sorted(found.values())}",
+            "a branch or an index in the model depends on a size; make it hold for all sizes",
+        )
+    return found
+
+
+def _root_ranges(program: Any) -> list[tuple[Any, Any]]:
+    return [(s, r) for s, r in program.range_constraints.items() if s.is_Symbol]
+
+
+def _constants(
+    placeholders: tuple[Placeholder, ...],
+    lifted: Mapping[str, torch.Tensor],
+    request: TraceRequest,
+) -> dict[str, torch.Tensor]:
+    known = {**lifted, **request.constants}
+    wanted = [p.target for p in placeholders if p.role == "constant"]
+    if missing := [name for name in wanted if name not in known]:
+        raise CompileError(
+            f"constant {missing[0]!r} has no data",
+            "it is computed while tracing, where tensors hold shapes only",
+            "compute it in the module's constructor and keep it as a buffer",
+        )
+    return {name: known[name].detach().contiguous() for name in wanted}
