@@ -1,0 +1,157 @@
+"""The one reader of environment variables in the engine, as one typed value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcc.cache.errors import ConfigError
+
+from .checks import suggestion
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+KEY_VARIABLES = ("CXX",)
+"""Variables that change compiled code and are left to the user."""
+
+_COMPILER_PREFIXES = (
+    "AOT_INDUCTOR_",
+    "TORCHDYNAMO_",
+    "TORCHINDUCTOR_",
+    "TORCH_COMPILE_",
+    "TRITON_",
+)
+
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variables the engine knows.
+
+    Args:
+        log_level: VCC_LOG_LEVEL, one of `LOG_LEVELS`.
+        workers: VCC_WORKERS, compile processes; 0 leaves the number to the build.
+        no_color: NO_COLOR, set and not empty.
+        hf_home: HF_HOME, or the default place of Hugging Face data.
+        hf_hub_cache: HF_HUB_CACHE, or `hub` in `hf_home`.
+        hf_hub_offline: HF_HUB_OFFLINE, or TRANSFORMERS_OFFLINE: never use the network.
+        hf_endpoint: HF_ENDPOINT, empty for the public hub.
+        key: the set variables of `KEY_VARIABLES`, for the code key; of a path, the last part, as
+            keys hold no paths (the compiler's version is an entry of its own).
+    """
+
+    log_level: str
+    workers: int
+    no_color: bool
+    hf_home: Path
+    hf_hub_cache: Path
+    hf_hub_offline: bool
+    hf_endpoint: str
+    key: tuple[tuple[str, str], ...]
+
+
+def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
+    """Read the environment once.
+
+    Args:
+        variables: used instead of the process environment (tests).
+
+    Raises:
+        ConfigError: a value that cannot be read, with the variable's name.
+    """
+    env = os.environ if variables is None else variables
+    home = _hf_home(env)
+    return Environment(
+        log_level=_log_level(env.get("VCC_LOG_LEVEL", "")),
+        workers=_workers(env.get("VCC_WORKERS", "")),
+        no_color=bool(env.get("NO_COLOR")),
+        hf_home=home,
+        hf_hub_cache=Path(env.get("HF_HUB_CACHE") or home / "hub").expanduser(),
+        hf_hub_offline=_switch(env, "HF_HUB_OFFLINE") or _switch(env, "TRANSFORMERS_OFFLINE"),
+        hf_endpoint=env.get("HF_ENDPOINT", ""),
+        key=tuple((name, Path(env[name]).name) for name in KEY_VARIABLES if env.get(name)),
+    )
+
+
+def no_color() -> bool:
+    """NO_COLOR for the console, which must not fail on the other variables."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def inductor_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str, str]:
+    """Variables of a compile process.
+
+    Args:
+        scratch: private folder of the build; Inductor's and Triton's own caches go there, so no
+            build reads what another one left.
+        cpu_level: instruction set the code is pinned to; the host's must not leak in.
+    """
+    pinned = {
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "TRITON_CACHE_DIR": str(scratch / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        # Kernels with source lines differ between folders.
+        "TRITON_DISABLE_LINE_INFO": "1",
+    }
+    return {**pinned, **_CPU_PINS.get(cpu_level, {})}
+
+
+_CPU_PINS: Mapping[str, Mapping[str, str]] = {
+    level: {"TORCHINDUCTOR_CPP_MARCH": level, "ATEN_CPU_CAPABILITY": capability}
+    for level, capability in (
+        ("x86-64-v2", "default"),
+        ("x86-64-v3", "avx2"),
+        ("x86-64-v4", "avx512"),
+    )
+}
+
+
+def compile_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str, str]:
+    """The process environment with `inductor_environment` laid over it, for a child process.
+
+    The user's own variables of Dynamo, Inductor and Triton are left out: none is in the key, so
+    none may change code.
+    """
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(_COMPILER_PREFIXES)
+    }
+    return kept | inductor_environment(scratch, cpu_level)
+
+
+def _hf_home(env: Mapping[str, str]) -> Path:
+    if env.get("HF_HOME"):
+        return Path(env["HF_HOME"]).expanduser()
+    base = env.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "huggingface"
+
+
+def _log_level(text: str) -> str:
+    level = text.strip().lower() or "warning"
+    if level not in LOG_LEVELS:
+        raise ConfigError(f'unknown VCC_LOG_LEVEL "{text}"', "", suggestion(level, LOG_LEVELS))
+    return level
+
+
+def _workers(text: str) -> int:
+    plain = text.strip()
+    if plain and not (plain.isascii() and plain.isdigit()):
+        raise ConfigError(
+            f'cannot read VCC_WORKERS "{text}"',
+            "it is not a whole number",
+            "set it to the number of compile processes, or unset it",
+        )
+    return int(plain or "0")
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "").strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ConfigError(f'cannot read {name} "{env[name]}"', "", "set it to 1 or 0")
