@@ -204,9 +204,7 @@ class Decoder(nn.Module):
         x, residual = self.embed(input_ids), None
         for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
             x, residual = layer(x, residual, step, kv_cache)
-        rows = (tensor.index_select(0, logits_index) for tensor in (x, residual))
-        x, _ = self.norm(*rows)
-        return self._capped(self.head(x))
+        return self._logits(x, cast(Tensor, residual), logits_index)
 
     def assign(self, weights: Mapping[str, Tensor]) -> Decoder:
         """Take these tensors as parameters, without a copy, and compute the constants.
@@ -224,6 +222,11 @@ class Decoder(nn.Module):
         cos, sin = angles.cos(), angles.sin()
         factor = self.spec.rope.attention
         return (cos, sin) if factor == 1.0 else (cos * factor, sin * factor)
+
+    def _logits(self, x: Tensor, residual: Tensor, wanted: Tensor) -> Tensor:
+        """Logits of the wanted rows only; the final norm and the head run on nothing else."""
+        x, _ = self.norm(x.index_select(0, wanted), residual.index_select(0, wanted))
+        return self._capped(self.head(x))
 
     def _capped(self, logits: Tensor) -> Tensor:
         cap = self.spec.logit_cap

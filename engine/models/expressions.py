@@ -104,7 +104,8 @@ def parse(text: str) -> Binding:
 
 
 def _tokens(text: str) -> list[str]:
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     text = text.rstrip()
     while at < len(text):
         match = _TOKEN.match(text, at)

@@ -1,0 +1,75 @@
+"""Building the module that `module:factory` names; the one place where a model's code runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.factory import FactoryRef
+
+
+def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
+    """Import the factory and call it, or take the module it names.
+
+    Args:
+        ref: the factory.
+        root: directory searched before `sys.path`; the working directory by default.
+
+    Returns:
+        The module in evaluation mode.
+
+    Raises:
+        ModelError: the import or the call fails, the name is missing, or no nn.Module comes back.
+    """
+    with _searching(root or Path.cwd()):
+        made = _called(ref, _attribute(ref, _imported(ref)))
+    if not isinstance(made, nn.Module):
+        raise ModelError(f"{ref} gives no nn.Module", f"it gives a {type(made).__name__}")
+    return made.eval()
+
+
+@contextmanager
+def _searching(root: Path) -> Iterator[None]:
+    """The same search order as `sources_of`, for this import only."""
+    sys.path.insert(0, str(root))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(root))
+
+
+def _imported(ref: FactoryRef) -> Any:
+    try:
+        return importlib.import_module(ref.module)
+    except Exception as error:
+        raise ModelError(
+            f"cannot import {ref.module}", f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _attribute(ref: FactoryRef, module: Any) -> Any:
+    found = module
+    for name in ref.attribute.split("."):
+        if not hasattr(found, name):
+            public = sorted(name for name in vars(module) if not name.startswith("_"))
+            raise ModelError(
+                f"{ref.module} has no {ref.attribute}", hint=f"it has: {', '.join(public[:20])}"
+            )
+        found = getattr(found, name)
+    return found
+
+
+def _called(ref: FactoryRef, made: Any) -> Any:
+    if isinstance(made, nn.Module) or not callable(made):
+        return made
+    try:
+        return made()
+    except Exception as error:
+        raise ModelError(f"{ref} failed", f"{type(error).__name__}: {error}") from error

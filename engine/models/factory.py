@@ -1,0 +1,57 @@
+"""`module:factory`: naming a function that returns an nn.Module, and finding its source files.
+
+Torch-free, and nothing is imported here: a request must be known before any code of the model runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vcc.cache.digest import Digest
+from vcc.cache.errors import ModelError
+from vcc.engine.models.import_closure import closure_of
+
+_REF = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+
+
+@dataclass(frozen=True, slots=True)
+class FactoryRef:
+    """A factory: an importable module and a name in it."""
+
+    module: str
+    attribute: str
+
+    @classmethod
+    def parse(cls, text: str) -> FactoryRef:
+        """The inverse of `str`.
+
+        Raises:
+            ModelError: the text does not have the form `package.module:name`.
+        """
+        match = _REF.fullmatch(text)
+        if match is None:
+            raise ModelError(f"{text!r:.80} does not have the form package.module:name")
+        return cls(*match.groups())
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.attribute}"
+
+
+def sources_of(ref: FactoryRef, root: Path | None = None) -> tuple[tuple[str, str], ...]:
+    """(module, SHA-256 of its file) for the factory's module and what it imports, sorted.
+
+    Modules of the standard library and of installed packages are left out; the distributions that
+    are imported enter with their version instead. What is imported by a computed name is not seen.
+
+    Args:
+        ref: the factory.
+        root: directory searched before `sys.path`; the working directory by default.
+
+    Raises:
+        ModelError: the module is not found, or one of the files is not readable Python source.
+    """
+    closure = closure_of(ref.module, root or Path.cwd())
+    files = ((module, Digest.of(text).hex) for module, text in closure.files.items())
+    return tuple(sorted((*files, *closure.versions.items())))

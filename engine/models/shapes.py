@@ -1,0 +1,94 @@
+"""Input shapes of a factory module: `name=8x128`, `name=1-8x128`, `name=1-8x128:int64`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcc.cache.errors import UsageError
+from vcc.engine.models.tensor_info import SIZES
+
+LARGEST = 2**31 - 1
+
+_SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9x-]+)(?::(\w+))?")
+_DIM = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """Sizes that one dimension may have, both ends included."""
+
+    low: int
+    high: int
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether more than one size is allowed."""
+        return self.low != self.high
+
+    def __str__(self) -> str:
+        return f"{self.low}-{self.high}" if self.dynamic else str(self.low)
+
+
+@dataclass(frozen=True, slots=True)
+class InputShape:
+    """One input of a module.
+
+    Attributes:
+        name: parameter of the module's `forward`.
+        dims: outermost first.
+        dtype: torch's name of the dtype; None means the dtype the model is compiled for.
+    """
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> InputShape:
+        """The inverse of `str`.
+
+        Raises:
+            UsageError: the text is malformed, or a size is 0 or too large.
+        """
+        match = _SHAPE.fullmatch(text)
+        dims = [_DIM.fullmatch(part) for part in match.group(2).split("x")] if match else [None]
+        if match is None or None in dims:
+            raise _malformed(text, "it does not have the form name=sizes")
+        if match.group(3) not in (None, *SIZES):
+            raise _malformed(text, f"{match.group(3)} is not a dtype; known: {', '.join(SIZES)}")
+        sizes = tuple(_dim(text, dim) for dim in dims if dim)
+        return cls(match.group(1), sizes, match.group(3))
+
+    def __str__(self) -> str:
+        dtype = "" if self.dtype is None else f":{self.dtype}"
+        return f"{self.name}={'x'.join(map(str, self.dims))}{dtype}"
+
+
+def parse_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
+    """The shapes of all inputs, in order.
+
+    Raises:
+        UsageError: one is malformed, or a name occurs twice.
+    """
+    shapes = tuple(InputShape.parse(text) for text in texts)
+    names = [shape.name for shape in shapes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--shape names {twice} twice", "each input has one shape")
+    return shapes
+
+
+def _dim(text: str, match: re.Match[str]) -> Dim:
+    low = int(match.group(1))
+    dim = Dim(low, int(match.group(2) or low))
+    if not 1 <= dim.low <= dim.high <= LARGEST:
+        raise _malformed(text, f"the size {dim} is 0, too large, or ends before it starts")
+    return dim
+
+
+def _malformed(text: str, why: str) -> UsageError:
+    return UsageError(
+        f"--shape {text!r:.80} cannot be read", why, "write name=8x128, or name=1-8x128 for a range"
+    )

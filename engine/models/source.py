@@ -1,0 +1,181 @@
+"""Source: a model as the user named it, opened without torch and without running its code.
+
+demo                 the small trained model that ships with vcc
+path/to/directory    a Hugging Face directory
+owner/name           a Hugging Face id, from the local hub cache or downloaded
+package.module:make  a function that returns an nn.Module
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from vcc.cache.digest import Digest
+from vcc.cache.errors import ModelError
+from vcc.cache.key import Key, canonical_value
+from vcc.engine.models.architectures import DecoderSpec, spec_of
+from vcc.engine.models.bindings import expected_tensors
+from vcc.engine.models.factory import FactoryRef, sources_of
+from vcc.engine.models.hf_directory import NO_WEIGHTS, declared_dtype, read_directory
+from vcc.engine.models.hub import HUB_ID, HubPlace, find_model, hub_place
+from vcc.engine.models.shapes import InputShape, parse_shapes
+from vcc.engine.models.tensor_info import TensorInfo
+
+DEMO = Path(__file__).with_name("demo")
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A model that can be compiled or run.
+
+    Attributes:
+        kind: `decoder` (built-in, paged KV) or `module` (any nn.Module).
+        name: as the user gave it.
+        directory: where config, tokenizer and weights are; None for a module.
+        revision: the hub commit, or None.
+        config: `config.json`; empty for a module.
+        tensors: checkpoint tensors by name; their file is None when opened without weights.
+        generation: `generation_config.json` over the config's token ids.
+        tokenizer: path of `tokenizer.json`, or None.
+        factory: `module:function` of a module.
+        shapes: input shapes of a module.
+        code: (module, SHA-256) of the factory's own source files.
+    """
+
+    kind: Literal["decoder", "module"]
+    name: str
+    directory: Path | None = None
+    revision: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, TensorInfo] = field(default_factory=dict)
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    tokenizer: Path | None = None
+    factory: FactoryRef | None = None
+    shapes: tuple[InputShape, ...] = ()
+    code: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def spec(self) -> DecoderSpec:
+        """The decoder's sizes and switches; only for kind `decoder`."""
+        return spec_of(self.config)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether tensor data is at hand."""
+        return any(info.file is not None for info in self.tensors.values())
+
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of the weights as the config declares it, else as the checkpoint stores it."""
+        stored = (info.dtype for info in self.tensors.values())
+        return declared_dtype(self.config) or next(stored, None)
+
+    def model_key(self) -> Key:
+        """What identifies the model in a request: no path, no revision, no dtype.
+
+        A decoder is known by its spec and the tensors it needs, so a build without weights and a
+        run on the real checkpoint ask for the same. A module is known by its source files.
+        """
+        entries = _decoder_entries(self.spec) if self.kind == "decoder" else _module_entries(self)
+        return Key((("model.kind", self.kind), *entries))
+
+
+def open_source(
+    name: str,
+    *,
+    revision: str | None = None,
+    weights: str | None = None,
+    trust_remote_code: bool = False,
+    shapes: Sequence[str] = (),
+    hub: HubPlace | None = None,
+) -> Source:
+    """Open a model by what the user typed.
+
+    Args:
+        name: `demo`, a directory, a Hugging Face id, or `module:factory`.
+        revision: branch, tag or commit of a Hugging Face id.
+        weights: None for the model's own, `none` for no data, or a directory or file.
+        trust_remote_code: accepted for scripts that pass it; a checkpoint's code is never run.
+        shapes: input shapes of a factory, `name=8x128` or `name=1-8x128`.
+        hub: where the hub cache is; None reads the environment.
+
+    Raises:
+        ModelError: the model is missing, in part here, unsupported or contradictory.
+        UsageError: options that do not go with this kind of model.
+    """
+    del trust_remote_code
+    place = Path(name).expanduser()
+    if _FACTORY.fullmatch(name) and not place.exists():
+        return _module(name, shapes)
+    if shapes:
+        raise ModelError("--shape goes with module:factory only", f"{name} fixes its own inputs")
+    if name == "demo":
+        return _decoder(name, _demo(), weights)
+    if place.is_dir():
+        return _decoder(name, place, weights)
+    if HUB_ID.fullmatch(name) and not place.exists():
+        found = find_model(name, revision, hub or hub_place(), wants_weights=weights is None)
+        return _decoder(name, found.directory, weights, found.commit)
+    raise _missing(name, place)
+
+
+def _decoder(name: str, place: Path, weights: str | None, revision: str | None = None) -> Source:
+    found = read_directory(place, weights)
+    return Source(
+        kind="decoder",
+        name=name,
+        directory=place,
+        revision=revision,
+        config=found.config,
+        tensors=found.tensors,
+        generation=found.generation,
+        tokenizer=found.tokenizer,
+    )
+
+
+def _module(name: str, shapes: Sequence[str]) -> Source:
+    ref = FactoryRef.parse(name)
+    return Source(
+        kind="module", name=name, factory=ref, shapes=parse_shapes(shapes), code=sources_of(ref)
+    )
+
+
+def _demo() -> Path:
+    if not DEMO.is_dir():
+        raise ModelError("the demo model is not part of this installation", hint="reinstall vcc")
+    return DEMO
+
+
+def _missing(name: str, place: Path) -> ModelError:
+    if place.suffix == ".gguf":
+        return ModelError(f"{name} is GGUF", "GGUF is not supported")
+    why = "it is a file, not a directory" if place.is_file() else "there is no such directory"
+    return ModelError(
+        f"no model at {name}", why, "give a directory, a Hugging Face id, module:factory, or demo"
+    )
+
+
+def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
+    plain = {
+        entry.name: getattr(spec, entry.name) for entry in fields(spec) if entry.name != "rope"
+    }
+    rope = {f"rope.{entry.name}": getattr(spec.rope, entry.name) for entry in fields(spec.rope)}
+    lines = "".join(f"{name} {list(shape)}\n" for name, shape in expected_tensors(spec).items())
+    return (
+        *((f"model.{label}", canonical_value(value)) for label, value in (plain | rope).items()),
+        ("model.quantisation", NO_WEIGHTS),
+        ("model.tensors", Digest.of(lines.encode()).hex),
+    )
+
+
+def _module_entries(source: Source) -> tuple[tuple[str, str], ...]:
+    return (
+        ("model.factory", str(source.factory)),
+        *((f"model.shape.{shape.name}", str(shape)) for shape in source.shapes),
+        *((f"model.code.{module}", digest) for module, digest in source.code),
+    )
