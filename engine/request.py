@@ -102,11 +102,10 @@ def settle(request: BuildRequest) -> Settled:
         DeviceError: a dtype the platform has no kernels for.
     """
     check_parallel(request.parallel)
-    config = request.source.config
     model = resolve_model(
         request.model,
-        positions=_positions(config),
-        dtype=_dtype(config),
+        positions=_positions(request.source.config),
+        dtype=_stored_dtype(request.source),
         platform=request.target.platform,
     )
     facts = PlatformFacts(
@@ -164,6 +163,5 @@ def _positions(config: Mapping[str, object]) -> int:
     return found if isinstance(found, int) and found > 0 else DEFAULT_POSITIONS
 
 
-def _dtype(config: Mapping[str, object]) -> Dtype:
-    name = config.get("dtype") or config.get("torch_dtype")
-    return next((one for one in Dtype if one.torch_name == name), Dtype.FP32)
+def _stored_dtype(source: Source) -> Dtype:
+    return next((one for one in Dtype if one.torch_name == source.dtype), Dtype.FP32)

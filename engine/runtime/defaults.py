@@ -51,10 +51,8 @@ class GenerationDefaults:
     notes: tuple[str, ...]
 
 
-def resolve_generation(
-    generation: Mapping[str, object], config: Mapping[str, object], user: Overrides
-) -> GenerationDefaults:
-    """Merge user over `generation_config.json` over `config.json` (for eos alone).
+def resolve_generation(generation: Mapping[str, object], user: Overrides) -> GenerationDefaults:
+    """Merge what the user said over `generation_config.json`.
 
     Without `do_sample` in the model's config, decoding is greedy unless the user names a
     temperature, top-k or top-p.
@@ -65,11 +63,11 @@ def resolve_generation(
     """
     asked = any(v is not None for v in (user.temperature, user.top_k, user.top_p))
     sampling = asked or generation.get("do_sample") is True
-    most = user.max_new_tokens or _number(generation, "max_new_tokens", MAX_NEW_TOKENS)
-    eos = generation.get("eos_token_id", config.get("eos_token_id"))
+    most = _number(generation, "max_new_tokens", MAX_NEW_TOKENS)
+    eos = generation.get("eos_token_id")
     return GenerationDefaults(
         params=_params(generation, user) if sampling else SamplingParams(seed=user.seed),
-        max_new_tokens=int(most),
+        max_new_tokens=int(most) if user.max_new_tokens is None else user.max_new_tokens,
         eos=frozenset() if user.ignore_eos else _eos(eos),
         notes=tuple(_notes(generation)),
     )

@@ -40,16 +40,15 @@ class Tokenizer:
         return str(self.model.decode(list(token_ids), skip_special_tokens=True))
 
 
-def open_tokenizer(directory: Path | None) -> Tokenizer:
-    """Read the tokenizer of a model directory.
+def open_tokenizer(path: Path | None) -> Tokenizer:
+    """Read a `tokenizer.json` and the `tokenizer_config.json` beside it.
 
     Raises:
         ModelError: there is none, or it cannot be read.
     """
-    path = None if directory is None else directory / "tokenizer.json"
     if path is None or not path.is_file():
-        where = "this model has no directory" if path is None else f"{path} does not exist"
-        raise ModelError("the model has no tokenizer", where, _IDS_HINT)
+        why = "there is no tokenizer.json" if path is None else f"{path} does not exist"
+        raise ModelError("the model has no tokenizer", why, _IDS_HINT)
     from tokenizers import Tokenizer as Model
 
     try:
@@ -65,7 +64,8 @@ def open_tokenizer(directory: Path | None) -> Tokenizer:
 class Detokenizer:
     """Turns the tokens of one answer into text as they come.
 
-    The pieces joined are the text of all tokens decoded at once. Two windows are decoded, with
+    The parts joined are the text of all tokens decoded at once, if their bytes are valid UTF-8. Two
+    windows are decoded, with
     and without the new tokens, as decoders look at neighbours (spaces, merged bytes); text is held
     back while it ends in the middle of a UTF-8 sequence.
     """
