@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact
-from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.folder import BAD_FILE, Folder, WrongSize
 from vcc.cache.trouble import storage_error
 
 CAS = ("cas", "sha256")
@@ -100,7 +100,7 @@ def _explained(digest: Digest, path: str) -> Iterator[None]:
     except IntegrityError as error:
         raise Damaged(error.what, error.why, error.hint, digest) from error
     except OSError as error:
-        if error.errno in (errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR):
+        if error.errno in BAD_FILE:
             raise Damaged(
                 f"blob {digest.short} cannot be read", error.strerror or "", "", digest
             ) from error

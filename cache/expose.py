@@ -25,8 +25,8 @@ SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SE
 # Not in the os module: the file is never executed as a program, only mapped. Linux >= 6.3.
 _NOEXEC_SEAL = 0x0008
 _HINT = (
-    "Allow executable mappings of memory files for this process (a security module such as "
-    "SELinux denies them: execmem, or memfd exec; see also /proc/sys/vm/memfd_noexec)"
+    "Allow this process to map memory files executable: a security module denies it "
+    "(SELinux: execmem), or a sandbox without memfd_create"
 )
 
 

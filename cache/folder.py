@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vcc.cache.trouble import Unsafe, user_name
+from vcc.cache.trouble import Foreign, Unsafe, user_name
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO planted as a blob must not block the open: O_NONBLOCK.
@@ -21,6 +21,8 @@ FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 READ_CHUNK = 1 << 26
+# What a file answers that is not the regular, readable file that belongs there.
+BAD_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ def _check_file(found: os.stat_result, path: str) -> None:
 
 def _check_owner(found: os.stat_result, path: str) -> None:
     if found.st_uid not in (os.geteuid(), 0):
-        raise Unsafe(
+        raise Foreign(
             f"{path} is not safe to use",
             f"it belongs to {user_name(found.st_uid)}, you are {user_name(os.geteuid())}",
             f"chown it to your account if you trust its content (sudo chown -R {os.geteuid()} "

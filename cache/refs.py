@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Container
 from dataclasses import dataclass
 
@@ -9,10 +10,11 @@ from vcc.cache.blob import Damaged
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import is_digest
 from vcc.cache.errors import IntegrityError
-from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.folder import BAD_FILE, Folder, WrongSize
 from vcc.cache.key import Key
 from vcc.cache.manifest import NewerFormat
 from vcc.cache.request import Entry, decode_ref
+from vcc.cache.trouble import Foreign, storage_error
 
 REFS = "refs"
 MAX_REF = MAX_BYTES + 66
@@ -44,13 +46,16 @@ def read_refs(store: Folder, base: str, skip: Container[str] = ()) -> Refs:
         store: the open `v1` folder.
         base: digest of the base, hex.
         skip: artifact ids that are known to be bad.
+
+    Raises:
+        StorageError: the system refuses to list or read them.
     """
     entries: list[Entry] = []
     bad: list[tuple[str, str]] = []
     try:
         with store.below(REFS, base) as folder:
             for name in folder.names():
-                if name not in skip:
+                if is_digest(name) and name not in skip:  # NFS leaves .nfs files at times
                     _sort_in(folder, base, name, entries, bad)
     except FileNotFoundError:
         pass  # no artifact of this base yet
@@ -92,7 +97,12 @@ def _sort_in(
 ) -> None:
     try:
         entries.append(decode_ref(folder.read(name, limit=MAX_REF), base, name))
-    except (FileNotFoundError, NewerFormat):
-        pass  # gone under us, or of a later format: a miss either way
-    except (IntegrityError, WrongSize, OSError) as error:
+    except (NewerFormat, Foreign):
+        pass  # not for us, and not ours to touch: a miss
+    except (IntegrityError, WrongSize) as error:
         bad.append((name, str(error)))
+    except OSError as error:
+        if error.errno in BAD_FILE:
+            bad.append((name, str(error)))
+        elif error.errno not in (errno.ENOENT, errno.ESTALE):  # gone under us: a miss
+            raise storage_error("read", f"{folder.path}/{name}", error) from error

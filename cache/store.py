@@ -30,7 +30,7 @@ from vcc.cache.refs import REFS, bases, check_same, newest_first, read_refs
 from vcc.cache.request import Entry
 from vcc.cache.root import opened
 from vcc.cache.settings import cache_root
-from vcc.cache.trouble import storage_error
+from vcc.cache.trouble import storage
 
 _log = logging.getLogger(__name__)
 
@@ -141,11 +141,9 @@ class Store:
         full = manifest.with_blobs(blobs)
         if not full.created:
             full = msgspec.structs.replace(full, created=max(0, int(time.time())))
-        try:
-            with opened(self.root, create=True) as store:
-                entry = publishing.publish(store, full, blobs)
-        except OSError as error:
-            raise storage_error("write to the store at", str(self.root), error) from error
+        trouble = storage("write to the store at", str(self.root))
+        with trouble, opened(self.root, create=True) as store:
+            entry = publishing.publish(store, full, blobs)
         self._bad.discard(entry.artifact)
         return entry
 
@@ -190,13 +188,11 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[Folder | None]:
         """The open `v1` folder; None where there is no store yet."""
-        with ExitStack() as stack:
+        with storage("read the store at", str(self.root)), ExitStack() as stack:
             try:
                 store = stack.enter_context(opened(self.root, create=False))
             except FileNotFoundError:
                 store = None
-            except OSError as error:
-                raise storage_error("read the store at", str(self.root), error) from error
             yield store
 
 

@@ -32,6 +32,10 @@ class Unsafe(IntegrityError):
     id = "UNSAFE_ROOT"
 
 
+class Foreign(Unsafe):
+    """A root, folder or file that belongs to another account."""
+
+
 @contextmanager
 def storage(what: str, path: str) -> Iterator[None]:
     """Turn an OSError inside the block into a StorageError about `path`."""
