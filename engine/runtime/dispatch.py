@@ -136,14 +136,14 @@ class Dispatcher:
                 return Dispatch(mode, key, "; ".join((why, *refusals)))
             if why:
                 refusals.append(f"not {mode.value}: {why}")
+        refusals = refusals or [f"graph mode {self.mode.value} has no graphs"]
         if GraphMode.NONE not in allow:
+            allowed = ", ".join(mode.value for mode in ORDER if mode in allow) or "none at all"
             raise GraphError(
-                f"no graph for a step of {tokens} tokens in the allowed modes",
-                "; ".join(refusals),
+                f"no graph for a step of {tokens} tokens",
+                f"allowed: {allowed}; graph mode {self.mode.value}; {'; '.join(refusals)}",
                 "allow NONE, or capture a size that holds this step",
             )
-        if not refusals:
-            refusals = [f"graph mode {self.mode.value} has no graphs"]
         return Dispatch(GraphMode.NONE, BatchDescriptor(tokens), "; ".join(refusals))
 
     def _find(
@@ -157,7 +157,7 @@ class Dispatcher:
     ) -> tuple[BatchDescriptor | None, str]:
         """The key for a mode and why, or None and why not (empty: the mode has no such graphs)."""
         if not self.mode.uses(mode):
-            return None, "" if mode in allow and GraphMode.NONE in allow else "no such graphs"
+            return None, ""
         if mode not in allow:
             return None, "the caller does not allow it"
         if not self.built:

@@ -1,0 +1,42 @@
+"""GraphStat: one line per step, totals in memory."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from vcc.engine.config.modes import GraphMode
+from vcc.engine.runtime.dispatch import Dispatcher
+from vcc.engine.runtime.graph_stat import GraphStat
+
+
+def test_each_step_is_a_json_line_with_raw_padded_mode_and_reason() -> None:
+    sink = io.StringIO()
+    stat = GraphStat(sink)
+    made = Dispatcher.build(GraphMode.FULL_AND_PIECEWISE, (1, 2, 4), max_seqs=4)
+    for tokens, uniform in ((3, True), (3, False), (9, False)):
+        stat.record(tokens, made.dispatch(tokens, uniform))
+    lines = [json.loads(line) for line in sink.getvalue().splitlines()]
+    assert [(one["raw_tokens"], one["padded_tokens"], one["mode"]) for one in lines] == [
+        (3, 4, "full"),
+        (3, 4, "piecewise"),
+        (9, 9, "none"),
+    ]
+    assert all(one["reason"] for one in lines)
+
+
+def test_the_summary_counts_modes_reasons_and_padding() -> None:
+    stat = GraphStat()
+    made = Dispatcher.build(GraphMode.PIECEWISE, (4,), max_seqs=4)
+    for tokens in (3, 3, 4, 5):
+        stat.record(tokens, made.dispatch(tokens, False))
+    summary = stat.summary()
+    assert (summary.steps, summary.raw_tokens, summary.padded_tokens) == (4, 15, 17)
+    assert summary.modes == (("piecewise", 3), ("none", 1))
+    assert sum(count for _, _, count in summary.reasons) == 4
+    assert summary.padding == 2 / 17
+
+
+def test_no_steps_give_an_empty_summary() -> None:
+    summary = GraphStat().summary()
+    assert (summary.steps, summary.padding, summary.modes) == (0, 0.0, ())
