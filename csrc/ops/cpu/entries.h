@@ -1,0 +1,25 @@
+// The kernels of one instruction set, by element type; table.cpp puts them into a Kernels value.
+#pragma once
+
+#include "kernels.h"
+#include "vec.h"
+
+namespace vcc {
+namespace VCC_ISA {
+
+template <class T>
+void norm(const NormArgs&, int64_t begin, int64_t end);
+template <class T>
+void silu_and_mul(const GatedArgs&, int64_t begin, int64_t end);
+template <class T>
+void rotary(const RotaryArgs&, int64_t begin, int64_t end);
+int64_t attention_scratch(const AttentionArgs&, int64_t rows);
+int64_t attention_partial(const AttentionArgs&, int64_t rows);
+template <class T>
+void attend(const AttentionArgs&, const AttentionTile&, int64_t kv_head, int64_t chunk,
+            float* scratch, float* partials);
+template <class T>
+void merge(const AttentionArgs&, const AttentionTile&, int64_t kv_head, float* partials);
+
+}  // namespace VCC_ISA
+}  // namespace vcc

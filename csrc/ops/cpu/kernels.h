@@ -1,0 +1,87 @@
+// What the torch side calls: one table of kernels per instruction set, plain data as arguments.
+#pragma once
+
+#include <stdint.h>
+
+namespace vcc {
+
+// Index into the pairs below: element type of the tensors.
+enum Dtype : int { kFloat32 = 0, kBFloat16 = 1, kDtypes = 2 };
+
+// y = x * rsqrt(mean(x^2) + eps) * (offset + weight) by row; with a residual, x + residual is
+// rounded into `sum` first and normalised from there. Strides are in elements.
+struct NormArgs {
+  const void* x;
+  const void* residual;  // null: no addition
+  const void* weight;
+  void* y;
+  void* sum;
+  int64_t dim, x_stride, residual_stride;
+  float eps, offset;
+};
+
+// y[d] = silu(x[d]) * x[dim + d] by row.
+struct GatedArgs {
+  const void* x;
+  void* y;
+  int64_t dim, x_stride;
+};
+
+// Rotate the first 2 * half values of each head; x and y are rows of `heads` heads.
+struct RotaryArgs {
+  const void* x;
+  void* y;
+  const float* cos;
+  const float* sin;
+  int64_t heads, head_dim, half, x_stride, cos_stride, sin_stride;
+};
+
+// Keys are taken in blocks that start at multiples of kKeyBlock, whatever the tile: a row's result
+// depends neither on its neighbours nor on the number of threads.
+constexpr int kKeyBlock = 64;
+// Query rows x group up to which keys are read in place; above, they are packed once per tile.
+constexpr int kDirectRows = 16;
+// Rows x group of a packed tile.
+constexpr int kPackedRows = 96;
+// Keys of one work item when a sequence with few rows is split.
+constexpr int kSplitKeys = 512;
+
+struct AttentionArgs {
+  const void* q;
+  const void* k;  // first key block of the cache; v likewise
+  const void* v;
+  void* out;
+  const int32_t* block_table;
+  int64_t q_stride, out_stride, table_stride;
+  int64_t block_stride, slot_stride, head_stride;  // of the cache, in elements
+  int64_t block_size, head_dim, group;
+  int64_t window;  // 0: none
+  float scale, cap;
+};
+
+// Query rows [row, row + rows) of sequence `index`; the first sits at position `position`.
+struct AttentionTile {
+  int64_t index, row, rows, position;
+  int64_t chunks;   // work items over the keys
+  int64_t partial;  // offset of its partial results in floats
+};
+
+struct Kernels {
+  void (*norm[kDtypes])(const NormArgs&, int64_t begin, int64_t end);
+  void (*silu_and_mul[kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
+  void (*rotary[kDtypes])(const RotaryArgs&, int64_t begin, int64_t end);
+  // Floats of scratch (64-byte aligned) that attend needs, and of one chunk's partial result.
+  int64_t (*attention_scratch)(const AttentionArgs&, int64_t rows);
+  int64_t (*attention_partial)(const AttentionArgs&, int64_t rows);
+  // Attention of one tile for one key head over one chunk; into `out`, or `partials` when split.
+  void (*attend[kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
+                          int64_t chunk, float* scratch, float* partials);
+  // Join the chunks of a split tile.
+  void (*merge[kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
+                         float* partials);
+};
+
+// The table for this CPU: chosen once, by vcc::cpu_level().
+const Kernels& kernels();
+
+}  // namespace vcc

@@ -1,0 +1,19 @@
+// One table per instruction set: this file is compiled once for each.
+#include "entries.h"
+
+namespace vcc {
+namespace VCC_ISA {
+
+extern const Kernels kTable;
+const Kernels kTable = {
+    {norm<float>, norm<BF16>},
+    {silu_and_mul<float>, silu_and_mul<BF16>},
+    {rotary<float>, rotary<BF16>},
+    attention_scratch,
+    attention_partial,
+    {attend<float>, attend<BF16>},
+    {merge<float>, merge<BF16>},
+};
+
+}  // namespace VCC_ISA
+}  // namespace vcc

@@ -1,0 +1,24 @@
+// The operators as torch calls them. Schemas are defined in engine/ops/schemas.py.
+#pragma once
+
+#include <torch/csrc/stable/tensor.h>
+
+#include <tuple>
+
+namespace vcc {
+
+using torch::stable::Tensor;
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, double weight_offset);
+std::tuple<Tensor, Tensor> fused_add_rms_norm(const Tensor& x, const Tensor& residual,
+                                              const Tensor& weight, double eps,
+                                              double weight_offset);
+Tensor silu_and_mul(const Tensor& x);
+std::tuple<Tensor, Tensor> rotary_embedding(const Tensor& q, const Tensor& k, const Tensor& cos,
+                                            const Tensor& sin, int64_t head_dim);
+void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping);
+void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
+                     const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
+                     double scale, int64_t sliding_window, double soft_cap);
+
+}  // namespace vcc
