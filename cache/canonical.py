@@ -73,7 +73,8 @@ def check_text(data: bytes, what: str) -> None:
     if len(data) > MAX_BYTES:
         raise FormatError(f"the {what} is too large", f"{len(data)} bytes, at most {MAX_BYTES}")
     brackets = _STRING.sub(b"", data).translate(_TO_SQUARE, _NO_BRACKET)
-    for _ in range(MAX_DEPTH):  # each round takes away the innermost level
+    rounds = 0 if b"[" * (MAX_DEPTH + 1) in brackets else MAX_DEPTH  # plain bombs end here
+    for _ in range(rounds):  # each round takes away the innermost level
         if not brackets:
             return
         brackets = brackets.replace(b"[]", b"")
