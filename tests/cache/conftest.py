@@ -1,0 +1,27 @@
+"""Fixtures of the store's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def open_tmp():
+    """A folder that a child under another account may use; pytest's own is closed to it."""
+    folder = Path(tempfile.mkdtemp(prefix="vcc-test-"))
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def as_root():
+    """Skip, with the reason, where the test cannot give files to another account."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: files must belong to another account")
