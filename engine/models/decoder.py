@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from vcc.engine.config.modes import AttentionSupport
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
 from vcc.engine.ops.choice import OpChoice
@@ -240,6 +241,14 @@ def _cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
     for module in model.modules():
         for name, parameter in tuple(module.named_parameters(recurse=False)):
             setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
+
+
+def attention_support(spec: DecoderSpec) -> AttentionSupport:
+    """The least of what its layers' attention can take inside one static graph.
+
+    `vcc::paged_attention` takes prefill, decode and mixed batches alike, windowed or not.
+    """
+    return AttentionSupport.weakest(AttentionSupport.ALWAYS for _ in spec.windows)
 
 
 def _norm(spec: DecoderSpec, ops: OpChoice, dim: int = 0) -> RMSNorm:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcc.cache.errors import ModelError
+from vcc.engine.config.environment import read_environment
 from vcc.engine.models.checkpoint import tensors_in
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9_][\w.-]{0,95})?")
@@ -45,9 +46,8 @@ class Snapshot:
 
 def hub_place() -> HubPlace:
     """The place that the environment names, as huggingface_hub would find it."""
-    from vcc.engine.config.environment import hub_cache, hub_offline
-
-    return HubPlace(hub_cache(), hub_offline())
+    environment = read_environment()
+    return HubPlace(environment.hf_hub_cache, environment.hf_hub_offline)
 
 
 def find_model(

@@ -1,0 +1,145 @@
+"""The decoder against transformers, by the numbers rule, and its promises about memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from support.checkpoints import ARCHITECTURES, make_checkpoint, reference_logits
+from support.eager_step import EagerStepper, load_decoder, run_in_steps
+from support.numbers import assert_fp32_close, assert_low_precision
+from torch._subclasses import FakeTensorMode
+
+from vcc.engine.config.modes import AttentionSupport
+from vcc.engine.models.architectures import spec_of
+from vcc.engine.models.decoder import Decoder, attention_support
+from vcc.engine.ops.choice import OpChoice
+
+LENGTHS = {0: 1, 1: 17, 2: 200, 3: 23, 4: 24, 5: 25}
+"""One token, an odd few, many; and the block edge and window (24) with its neighbours."""
+
+WHOLE: tuple[Mapping[int, int], ...] = tuple({s: n} for s, n in LENGTHS.items())
+CHUNKED: tuple[Mapping[int, int], ...] = (
+    *({2: 40} for _ in range(5)),
+    *({1: 8, 3: 8, 4: 12, 5: 16} for _ in range(1)),
+)
+MIXED: tuple[Mapping[int, int], ...] = (
+    {1: 16, 2: 64},
+    {1: 1, 2: 63, 0: 1},
+    {3: 1, 2: 1, 4: 23},
+    *({3: 1, 2: 1, 5: 1} for _ in range(20)),
+    {4: 1, 2: 30},
+)
+SCHEDULES = {"whole": WHOLE, "chunked": CHUNKED, "mixed": MIXED}
+EVERY_OP = OpChoice(frozenset({"rms_norm", "silu_and_mul", "rotary_embedding"}))
+
+
+def prompts(vocab: int = 160) -> dict[int, list[int]]:
+    draw = random.Random(7)
+    return {s: [draw.randrange(4, vocab) for _ in range(n)] for s, n in LENGTHS.items()}
+
+
+def logits(directory: Path, dtype: str, schedule: Sequence[Mapping[int, int]]) -> torch.Tensor:
+    pad = 3 if schedule is MIXED else 0
+    stepper = EagerStepper(load_decoder(directory, dtype), pad=pad)
+    found = run_in_steps(stepper, prompts(), schedule)
+    return torch.cat([found[s] for s in LENGTHS])
+
+
+def reference(directory: Path, dtype: str) -> torch.Tensor:
+    return torch.cat([reference_logits(directory, p, dtype) for p in prompts().values()])
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_fp32_logits_equal_transformers_in_every_schedule(
+    arch: str, tied: bool, tmp_path: Path
+) -> None:
+    directory = make_checkpoint(tmp_path, arch, tied=tied, shards=3 if tied else 1)
+    wanted = reference(directory, "float32")
+    for schedule in SCHEDULES.values():
+        assert_fp32_close(logits(directory, "float32", schedule), wanted)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_bf16_error_is_within_that_of_transformers(arch: str, tied: bool, tmp_path: Path) -> None:
+    directory = make_checkpoint(tmp_path, arch, dtype="bfloat16", tied=tied)
+    wanted, peer = (reference(directory, dtype) for dtype in ("float32", "bfloat16"))
+    for schedule in (WHOLE, MIXED):
+        assert_low_precision(logits(directory, "bfloat16", schedule), wanted, peer)
+
+
+ROPES = {
+    "linear": {"rope_type": "linear", "factor": 4.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    "yarn-all": {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+        "beta_fast": 16.0,
+        "beta_slow": 2.0,
+        "mscale": 1.2,
+        "mscale_all_dim": 0.8,
+        "truncate": False,
+    },
+}
+
+
+@pytest.mark.parametrize("rope", ROPES)
+def test_scaled_rope_equals_transformers(rope: str, tmp_path: Path) -> None:
+    arch = "qwen3" if rope == "yarn" else "llama"
+    parameters = {"rope_theta": 1000.0, **ROPES[rope]}
+    directory = make_checkpoint(tmp_path, arch, rope_parameters=parameters)
+    wanted = reference(directory, "float32")
+    assert_fp32_close(logits(directory, "float32", WHOLE), wanted)
+
+
+def test_llama_with_biases_and_wide_heads_equals_transformers(tmp_path: Path) -> None:
+    directory = make_checkpoint(
+        tmp_path, "llama", attention_bias=True, mlp_bias=True, head_dim=24, num_key_value_heads=4
+    )
+    assert_fp32_close(logits(directory, "float32", WHOLE), reference(directory, "float32"))
+
+
+@pytest.mark.parametrize("arch", ["qwen3", "gemma2"])
+def test_the_operator_kernels_give_the_same_numbers(arch: str, tmp_path: Path) -> None:
+    directory = make_checkpoint(tmp_path, arch)
+    stepper = EagerStepper(load_decoder(directory, "float32", EVERY_OP))
+    found = run_in_steps(stepper, prompts(), MIXED)
+    mine = torch.cat([found[s] for s in LENGTHS])
+    assert_fp32_close(mine, reference(directory, "float32"))
+
+
+CONFIG_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
+
+
+def test_an_8b_decoder_without_weights_takes_no_weight_memory() -> None:
+    spec = spec_of(CONFIG_8B)
+    for context in (torch.device("meta"), FakeTensorMode()):
+        with context:
+            decoder = Decoder(spec, torch.bfloat16)
+        assert all(p.device.type == "meta" or p.fake_mode for p in decoder.parameters())
+        assert sum(p.numel() for p in decoder.parameters()) > 8e9
+
+
+def test_paged_attention_may_be_part_of_any_static_graph() -> None:
+    assert attention_support(spec_of(CONFIG_8B)) is AttentionSupport.ALWAYS

@@ -1,0 +1,64 @@
+"""The numbers rule: how close logits must be to transformers' (docs: design, section 10).
+
+Logits are [positions, vocabulary]; the rule is applied to all positions of one set of inputs.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+FP32_SHARE = 1e-4
+"""fp32: largest error at a position, as a share of the largest logit there."""
+
+LOW_PRECISION_SHARE = 1.25
+"""bf16, fp16, fp8: error as a multiple of transformers' own error in that dtype."""
+
+GAP_SHARE = 4.0
+"""Low precision: the best token must agree where the reference's lead exceeds this x the error."""
+
+
+def assert_fp32_close(actual: Tensor, reference: Tensor) -> None:
+    """fp32 logits against an fp32 reference, every position; the best tokens are equal."""
+    actual, reference = _pair(actual, reference)
+    error = (actual - reference).abs().amax(-1)
+    allowed = FP32_SHARE * reference.abs().amax(-1)
+    worst = int((error / allowed).argmax())
+    assert bool((error <= allowed).all()), (
+        f"position {worst}: error {error[worst]:.3g}, allowed {allowed[worst]:.3g}"
+    )
+    differing = (actual.argmax(-1) != reference.argmax(-1)).nonzero().flatten().tolist()
+    assert not differing, f"other tokens at positions {differing[:5]}"
+
+
+def assert_low_precision(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
+    """Low-precision logits against an fp32 reference, measured by the peer's own error.
+
+    Args:
+        actual: logits under test.
+        reference: the peer's logits in fp32 from the same weights.
+        peer: the peer's logits in the dtype under test.
+    """
+    actual, reference = _pair(actual, reference)
+    ours, theirs = actual - reference, peer.float() - reference
+    for name, measure in (("rms", _rms), ("maximum", _largest)):
+        limit = LOW_PRECISION_SHARE * measure(theirs)
+        assert measure(ours) <= limit, f"{name} error {measure(ours):.4g}, allowed {limit:.4g}"
+    best = reference.topk(2, dim=-1).values
+    clear = (best[:, 0] - best[:, 1]) > GAP_SHARE * _rms(theirs)
+    wrong = clear & (actual.argmax(-1) != reference.argmax(-1))
+    assert not bool(wrong.any()), f"other tokens at {wrong.nonzero().flatten().tolist()[:5]}"
+
+
+def _pair(actual: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    assert actual.shape == reference.shape
+    assert bool(actual.isfinite().all()), "a logit is not finite"
+    return actual.float(), reference.float()
+
+
+def _rms(error: Tensor) -> float:
+    return float(error.square().mean().sqrt())
+
+
+def _largest(error: Tensor) -> float:
+    return float(error.abs().max())
