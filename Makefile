@@ -24,7 +24,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo install test lint types suite smoke wheel test-torch bench format clean FORCE
+.PHONY: help demo install test lint types suite smoke wheel test-torch bench format clean
 
 help:
 	@echo "demo        compile the demo model, run it warm, show the cache (build/demo-cache)"
@@ -45,9 +45,8 @@ demo: install
 test: lint types smoke suite
 
 # --- install ---------------------------------------------------------------------------------
-# Stamps live inside .venv: whoever removes it removes them. An editable install maps the files
-# that existed when it was made, so build/files.txt (rewritten only when the list changes) is
-# what makes a new module or data file install again.
+# Stamps live inside .venv: whoever removes it removes them. The editable install finds new Python
+# and data files by itself; only native sources and the project's metadata make it run again.
 
 install: $(VENV)/.vcc-installed
 
@@ -63,12 +62,7 @@ $(VENV)/.torch-installed: constraints.txt | $(VENV)/.created
 	$(PIP) $(EXTRA_INDEX) torch
 	touch $@
 
-build/files.txt: FORCE
-	@mkdir -p build
-	@find cli engine cache -type f -not -path '*/__pycache__/*' | LC_ALL=C sort > $@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-
-$(VENV)/.vcc-installed: $(VENV)/.torch-installed build/files.txt $(NATIVE)
+$(VENV)/.vcc-installed: $(VENV)/.torch-installed $(NATIVE)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) --no-build-isolation -e '.[hf,dev]'
 	touch $@
 
