@@ -27,6 +27,7 @@ from support.sources import ROOT, modules, parse
 TORCH_FREE = (
     *("cli.main", "engine.models.source", "engine.models.architectures"),
     *("engine.models.bindings", "engine.runtime.dispatch", "engine.native"),
+    *("engine.request", "engine.session"),
 )
 
 

@@ -164,7 +164,7 @@ def prints_and_exits(found: Modules) -> list[str]:
         for module in found
         if not module.path.startswith("cli/")
         for node, name in calls(module)
-        if name in ("print", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write")
+        if name in ("print", "sys.exit", "exit", "quit", "sys.stdout.write")
     ]
 
 
