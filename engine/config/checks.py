@@ -65,6 +65,18 @@ def check_texts(field: str, values: object) -> None:
         return
     if not isinstance(values, tuple) or not all(isinstance(v, str) and v for v in values):
         raise ConfigError(f"{field} must be a list of names", f"got {values!r}")
+    for value in values:
+        check_printable(field, value)
+
+
+def check_printable(field: str, text: str) -> None:
+    """Refuse control characters and lone surrogates, which keys and manifests cannot hold.
+
+    Raises:
+        ConfigError: the text is not printable.
+    """
+    if not text.isprintable():
+        raise ConfigError(f"{field} must be printable text", f"got {text!r}")
 
 
 def check_kind(field: str, value: object, kinds: Sequence[type]) -> None:

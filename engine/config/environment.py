@@ -123,6 +123,17 @@ def compile_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str
     return kept | inductor_environment(scratch, cpu_level)
 
 
+def use_build_folder(scratch: Path, cpu_level: str = "x86-64-v3") -> None:
+    """Give this process the environment of a build, in place, before Inductor is imported.
+
+    A build process and its forked workers call it; the user's compiler variables are dropped.
+    """
+    wanted = compile_environment(scratch, cpu_level)
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)
+
+
 def _hf_home(env: Mapping[str, str]) -> Path:
     if env.get("HF_HOME"):
         return Path(env["HF_HOME"]).expanduser()

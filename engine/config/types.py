@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from vcc.cache.errors import ConfigError
 
-from .checks import check_count, check_kind, check_sizes, check_texts
+from .checks import check_count, check_kind, check_printable, check_sizes, check_texts
 from .fields import keyed, planned, unkeyed
 from .modes import (
     AttentionSupport,
@@ -160,8 +160,10 @@ def _check_inductor(options: object) -> None:
     if not isinstance(options, tuple):
         raise ConfigError("inductor_config must be pairs of name and value", f"got {options!r}")
     for name, value in options:
-        check_kind("name of an Inductor option", name, (str,))
+        check_texts("names of inductor_config", (name,))
         check_kind(f"inductor_config.{name}", value, (bool, int, float, str))
+        if isinstance(value, str):
+            check_printable(f"inductor_config.{name}", value)
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
             raise ConfigError(f"inductor_config.{name} must be a finite value", f"got {value}")
     names = [name for name, _ in options]

@@ -1,0 +1,80 @@
+"""The engine's environment: typed, named in errors, and nothing unkeyed reaches a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vcc.cache.errors import ConfigError
+from vcc.engine.config.environment import (
+    compile_environment,
+    inductor_environment,
+    no_color,
+    read_environment,
+)
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/user")
+    found = read_environment({})
+    assert (found.log_level, found.workers, found.no_color) == ("warning", 0, False)
+    assert found.hf_home == Path("/home/user/.cache/huggingface")
+    assert found.hf_hub_cache == found.hf_home / "hub"
+    assert found.hf_hub_offline is False
+    assert found.key == ()
+
+
+def test_hugging_face_places_follow_its_own_rules() -> None:
+    assert read_environment({"HF_HOME": "/hf"}).hf_hub_cache == Path("/hf/hub")
+    assert read_environment({"HF_HOME": "/hf", "HF_HUB_CACHE": "/c"}).hf_hub_cache == Path("/c")
+    assert read_environment({"XDG_CACHE_HOME": "/x"}).hf_home == Path("/x/huggingface")
+    assert read_environment({"HF_HUB_OFFLINE": "1"}).hf_hub_offline is True
+    assert read_environment({"TRANSFORMERS_OFFLINE": "yes"}).hf_hub_offline is True
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("VCC_LOG_LEVEL", "inof", 'did you mean "info"'),
+        ("VCC_WORKERS", "two", "number of compile processes"),
+        ("VCC_WORKERS", "-1", "number of compile processes"),
+        ("HF_HUB_OFFLINE", "perhaps", "1 or 0"),
+    ],
+)
+def test_bad_values_name_the_variable(name: str, value: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        read_environment({name: value})
+    assert hint in caught.value.hint
+
+
+def test_values_are_read() -> None:
+    found = read_environment({"VCC_LOG_LEVEL": "DEBUG", "VCC_WORKERS": "3", "NO_COLOR": "1"})
+    assert (found.log_level, found.workers, found.no_color) == ("debug", 3, True)
+
+
+def test_key_entries_hold_no_path() -> None:
+    assert read_environment({"CXX": "/opt/bin/g++-12"}).key == (("CXX", "g++-12"),)
+
+
+def test_no_color_does_not_depend_on_other_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VCC_WORKERS", "bad")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert no_color() is True
+    monkeypatch.setenv("NO_COLOR", "")
+    assert no_color() is False
+
+
+def test_a_compile_process_gets_private_caches_and_a_pinned_cpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/elsewhere")
+    monkeypatch.setenv("CXX", "g++")
+    found = compile_environment(tmp_path)
+    assert "TORCHINDUCTOR_MAX_AUTOTUNE" not in found
+    assert found["TRITON_CACHE_DIR"] == str(tmp_path / "triton")
+    assert found["CXX"] == "g++"
+    assert found["TORCHINDUCTOR_CPP_MARCH"] == "x86-64-v3"
+    assert found["ATEN_CPU_CAPABILITY"] == "avx2"
+    assert "ATEN_CPU_CAPABILITY" not in inductor_environment(tmp_path, "aarch64")
