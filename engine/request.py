@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vcc.cache.errors import ConfigError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
@@ -165,3 +166,16 @@ def _positions(config: Mapping[str, object]) -> int:
 
 def _stored_dtype(source: Source) -> Dtype:
     return next((one for one in Dtype if one.torch_name == source.dtype), Dtype.FP32)
+
+
+def check_buildable(settled: Settled) -> None:
+    """Refuse what no artifact can hold.
+
+    Raises:
+        ConfigError: the compile mode stores nothing on this platform.
+    """
+    rule = settled.resolved.artifact
+    if rule.refusal:
+        mode = settled.resolved.config.mode
+        name = "this mode" if mode is None else mode.name
+        raise ConfigError(f"{name} gives no artifact to store", rule.refusal, rule.hint)

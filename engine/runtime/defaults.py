@@ -34,6 +34,9 @@ class Overrides:
     ignore_eos: bool = False
 
 
+NOTHING_SAID = Overrides()
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationDefaults:
     """How to generate, resolved.

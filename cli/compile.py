@@ -1,0 +1,138 @@
+"""vcc compile: build the artifact of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vcc.cli import options
+from vcc.cli.console import columns, events, out, out_json, size_text
+from vcc.cli.request import ModelOptions, build_request
+
+if TYPE_CHECKING:
+    from vcc.cache.store import Store
+    from vcc.engine.monitor import Counters
+    from vcc.engine.request import Built, Settled
+
+
+def compile_command(
+    model: options.Model,
+    mode: options.Mode = None,
+    compile: options.Compile = None,
+    dtype: options.DtypeName = None,
+    shapes: options.Shapes = None,
+    compilation_config: options.Config = None,
+    level: options.Level = None,
+    weights: options.Weights = None,
+    revision: options.Revision = None,
+    shape: options.InputShapes = None,
+    max_model_len: options.MaxModelLen = None,
+    max_num_seqs: options.MaxNumSeqs = None,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    cache_dir: options.CacheDir = None,
+    jobs: options.Jobs = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what would be built and why, build nothing")
+    ] = False,
+    keep: options.Keep = None,
+    json: options.Json = False,
+) -> None:
+    """Build and store the artifact of a model."""
+    from vcc.cache.store import Store
+    from vcc.engine.request import settle
+
+    asked = ModelOptions(
+        model=model,
+        mode=mode,
+        compile=compile,
+        dtype=dtype,
+        shapes=shapes,
+        config=compilation_config,
+        level=level,
+        weights=weights,
+        revision=revision,
+        inputs=tuple(shape or ()),
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        jobs=jobs,
+        keep=keep,
+    )
+    settled, store = settle(build_request(asked)), Store.open(cache_dir)
+    command = _dry_run if dry_run else _build
+    command(settled, store, as_json=json)
+
+
+def _build(settled: Settled, store: Store, *, as_json: bool) -> None:
+    from vcc.cache.errors import StorageError
+    from vcc.engine.monitor import Counters
+    from vcc.engine.request import check_buildable
+
+    check_buildable(settled)
+    counters, shown = Counters(), events(quiet=as_json)
+    try:
+        from vcc.engine.pipeline import build
+
+        built = build(settled.request, store, shown, counters)
+    finally:
+        shown.close()
+    if built.entry is None:
+        # To store is what the command is for; `run` would go on with the artifact in memory.
+        raise StorageError(
+            "the artifact was built but not stored",
+            built.trouble,
+            "choose another place with --cache-dir or VCC_CACHE_DIR",
+        )
+    if as_json:
+        out_json(_as_dict(built, settled, counters))
+    else:
+        out(_as_text(built, counters))
+
+
+def _as_dict(built: Built, settled: Settled, counters: Counters) -> dict[str, object]:
+    manifest = built.loaded.manifest
+    return {
+        "artifact": None if built.entry is None else built.entry.artifact,
+        "title": manifest.title,
+        "reused": built.reused,
+        "size": manifest.size,
+        "blobs": len(manifest.blobs),
+        "reasons": _reasons(settled),
+        "counters": counters.as_dict(),
+        "info": manifest.info,
+    }
+
+
+def _as_text(built: Built, counters: Counters) -> str:
+    manifest, entry = built.loaded.manifest, built.entry
+    state = "already there" if built.reused else "stored"
+    made = f"{counters['unique_pieces']} unique pieces, {counters['compiles']} compiled"
+    size = f"{size_text(manifest.size)} in {len(manifest.blobs)} blobs"
+    name = "" if entry is None else entry.artifact[:12]
+    return f"{state}: {manifest.title}\nartifact {name}: {size}" + (
+        "" if built.reused else f", {made}"
+    )
+
+
+def _dry_run(settled: Settled, store: Store, *, as_json: bool) -> None:
+    from vcc.engine.session import Session, find
+
+    found = find(Session(settled, store))
+    hit = found.entries[0].artifact if found.entries else None
+    refusal = settled.resolved.artifact.refusal
+    if as_json:
+        out_json({"hit": hit, "why": found.why, "refused": refusal, "reasons": _reasons(settled)})
+        return
+    rows = [(r["field"], f"{r['was']} → {r['now']}", r["why"]) for r in _reasons(settled)]
+    out(columns([("field", "value", "why"), *rows]))
+    out("")
+    if refusal:
+        out(f"refused: {refusal}")
+    else:
+        out(f"hit: artifact {hit[:12]}" if hit else f"miss: {found.why}")
+
+
+def _reasons(settled: Settled) -> list[dict[str, str]]:
+    names = ("field", "was", "now", "why")
+    return [{name: getattr(one, name) for name in names} for one in settled.reasons]

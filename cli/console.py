@@ -1,0 +1,210 @@
+"""Console: the one place that prints. Results on standard output, everything else on error.
+
+Standard output carries plain text or one JSON object, so that it can be piped. Progress is drawn
+with Rich on a terminal; elsewhere lines say what happens, and a heartbeat that it still does.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from vcc.cache.errors import VccError
+
+HEARTBEAT_SECONDS = 10.0
+
+_OVER = ("done", "reused", "failed")
+
+
+def out(text: str, *, end: str = "\n") -> None:
+    """Print to standard output at once; a character it cannot show becomes an escape."""
+    _write(sys.stdout, text + end)
+    sys.stdout.flush()
+
+
+def err(text: str) -> None:
+    """Print a line to standard error."""
+    _write(sys.stderr, text + "\n")
+
+
+def out_json(value: Mapping[str, object]) -> None:
+    """Print one JSON object to standard output."""
+    out(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def warn(reason: str) -> None:
+    """Say something a user should hear about."""
+    err(f"warning: {reason}")
+
+
+def show_error(error: VccError) -> None:
+    """What, why and hint on standard error, the first word red on a terminal."""
+    if sys.stderr.isatty():
+        _console().print("error", style="bold red", end="")
+        err(f": {error.what}")
+    else:
+        err(f"error: {error.what}")
+    for label, text in (("why", error.why), ("hint", error.hint)):
+        if text:
+            err(f"  {label}: {text}")
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as aligned columns, two spaces apart; the last column is not padded."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[-1:] = [0]
+    lines = ("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)) for r in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def size_text(size: int) -> str:
+    """Bytes for people: 1.5 MB."""
+    value, units = float(size), ("B", "kB", "MB", "GB", "TB")
+    index = 0
+    while value >= 1000 and index < len(units) - 1:
+        value, index = value / 1000, index + 1
+    return f"{value:.0f} B" if index == 0 else f"{value:.1f} {units[index]}"
+
+
+def events(*, quiet: bool = False) -> LineEvents | BarEvents:
+    """Who shows progress: bars on a terminal, lines elsewhere, notes alone when quiet."""
+    if quiet:
+        return LineEvents(quiet=True)
+    return BarEvents(_console()) if sys.stderr.isatty() else LineEvents()
+
+
+class LineEvents:
+    """Progress as lines on standard error, with a heartbeat while a stage is silent."""
+
+    def __init__(self, *, quiet: bool = False, heartbeat: float = HEARTBEAT_SECONDS) -> None:
+        self._quiet, self._every = quiet, heartbeat
+        self._stage, self._total, self._done = "", 0, 0
+        self._begun = 0.0
+        self._stop: threading.Event | None = None
+
+    def stage_started(self, stage: str, total: int = 0) -> None:
+        """Begin a stage and its heartbeat."""
+        self._end_heartbeat()
+        self._stage, self._total, self._done = stage, total, 0
+        self._begun = time.monotonic()
+        if not self._quiet:
+            self._stop = threading.Event()
+            threading.Thread(target=self._beat, args=(self._stop,), daemon=True).start()
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """One line a stage."""
+        self._end_heartbeat()
+        if not self._quiet:
+            err(f"{stage}: {seconds:.2f} s")
+
+    def progress(self, item: str, state: str) -> None:
+        """One line an item, when it is over."""
+        if state in _OVER:
+            self._done += 1
+        if state in _OVER and not self._quiet:
+            count = f" ({self._done} of {self._total})" if self._total else ""
+            err(f"{self._stage}: {item} {state}{count}")
+
+    def note(self, reason: str) -> None:
+        """Always heard."""
+        warn(reason)
+
+    def close(self) -> None:
+        """End the heartbeat."""
+        self._end_heartbeat()
+
+    def _beat(self, stop: threading.Event) -> None:
+        while not stop.wait(self._every):
+            err(heartbeat(self._stage, self._done, self._total, time.monotonic() - self._begun))
+
+    def _end_heartbeat(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+
+
+class BarEvents:
+    """Progress as bars: one for the stage with an estimate, one for each item at work."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Remaining
+
+        self._bars: Progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            Remaining(),
+            console=console,
+            transient=True,
+        )
+        self._stage: TaskID | None = None
+        self._name = ""
+        self._items: dict[str, TaskID] = {}
+
+    def stage_started(self, stage: str, total: int = 0) -> None:
+        """Begin a stage's bar; without a known total it only pulses."""
+        self._name = stage
+        self._bars.start()
+        self._stage = self._bars.add_task(stage, total=total or None)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Replace the bars by a line."""
+        for task in (self._stage, *self._items.values()):
+            if task is not None:
+                self._bars.remove_task(task)
+        self._stage, self._items = None, {}
+        self._bars.stop()
+        err(f"{stage}: {seconds:.2f} s")
+
+    def progress(self, item: str, state: str) -> None:
+        """Move an item's bar."""
+        if item not in self._items:
+            self._items[item] = self._bars.add_task(f"  {item}", total=None)
+        over = state in _OVER
+        self._bars.update(
+            self._items[item],
+            description=f"  {item} {state}",
+            total=1 if over else None,
+            completed=1 if over else 0,
+        )
+        if over and self._stage is not None:
+            self._bars.advance(self._stage)
+
+    def note(self, reason: str) -> None:
+        """A line above the bars."""
+        self._bars.console.print(f"warning: {reason}", markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._bars.stop()
+
+
+def heartbeat(stage: str, done: int, total: int, seconds: float) -> str:
+    """The line that says a stage is alive, with an estimate once something is done."""
+    counted = f", {done} of {total} done" if total else ""
+    left = seconds / done * (total - done) if done and total > done else 0.0
+    estimate = f", about {left:.0f} s left" if left else ""
+    return f"{stage}: running for {seconds:.0f} s{counted}{estimate}"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

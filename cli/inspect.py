@@ -1,0 +1,219 @@
+"""vcc inspect: what is stored, what an artifact consists of, what a key is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vcc.cli import options
+from vcc.cli.console import columns, out, out_json, size_text
+
+if TYPE_CHECKING:
+    from vcc.cache.request import Entry
+    from vcc.cache.store import Store
+
+app = typer.Typer(
+    rich_markup_mode=None, no_args_is_help=True, help="Look at the store, an artifact or a key."
+)
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|MODEL", help="an artifact id or its beginning, or a model", show_default=False
+    ),
+]
+
+
+@app.command("cache")
+def inspect_cache(cache_dir: options.CacheDir = None, json: options.Json = False) -> None:
+    """List all artifacts, newest first."""
+    from vcc.cache.store import Store
+
+    store = Store.open(cache_dir)
+    entries = tuple(store.entries())
+    if json:
+        total = sum(entry.size for entry in entries)
+        rows = [_entry_dict(entry) for entry in entries]
+        out_json({"root": str(store.root), "artifacts": rows, "size": total})
+    elif entries:
+        out(columns([_HEAD, *(_entry_row(entry) for entry in entries)]))
+    else:
+        out(f"no artifacts in {store.root}")
+
+
+_HEAD = ("artifact", "age", "size", "dtype", "compile", "graphs", "what")
+
+
+@app.command("artifact")
+def inspect_artifact(
+    name: Name, cache_dir: options.CacheDir = None, json: options.Json = False
+) -> None:
+    """Show one artifact: request, keys, host rules, blobs."""
+    import msgspec
+
+    from vcc.cache.store import Store
+
+    store = Store.open(cache_dir)
+    entry = find_entry(store, name)
+    manifest = store.load(entry).manifest
+    if json:
+        fields = dict(msgspec.to_builtins(manifest))
+        out_json({"artifact": entry.artifact, "size": entry.size, **fields})
+        return
+    out(f"{entry.artifact}\n{manifest.title}, {size_text(entry.size)}, {_age(entry.created)} old")
+    open_fields = set(manifest.open_fields)
+    request = {k + (" (open)" if k in open_fields else ""): v for k, v in manifest.request}
+    for title, pairs in (
+        ("request", request),
+        ("code key", dict(manifest.code_key)),
+        ("plan key", dict(manifest.plan_key)),
+        ("host rules", manifest.host_rules),
+        ("built with", manifest.builder),
+    ):
+        _section(title, pairs)
+    rows = [(n, size_text(b.size), b.kind, b.sha256[:16]) for n, b in manifest.blobs.items()]
+    out("\nblobs\n" + _indented(columns(rows or [("none",)])))
+
+
+@app.command("key")
+def inspect_key(
+    model: options.Model,
+    mode: options.Mode = None,
+    compile: options.Compile = None,
+    dtype: options.DtypeName = None,
+    shapes: options.Shapes = None,
+    compilation_config: options.Config = None,
+    level: options.Level = None,
+    weights: options.Weights = None,
+    revision: options.Revision = None,
+    shape: options.InputShapes = None,
+    max_model_len: options.MaxModelLen = None,
+    max_num_seqs: options.MaxNumSeqs = None,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    cache_dir: options.CacheDir = None,
+    json: options.Json = False,
+) -> None:
+    """Show what a model's request is made of, and whether the store answers it."""
+    from vcc.cache.store import Store
+    from vcc.cli.request import ModelOptions, build_request
+    from vcc.engine.request import look_up, request_pairs, settle
+    from vcc.engine.session import Session, find
+
+    asked = ModelOptions(
+        model=model,
+        mode=mode,
+        compile=compile,
+        dtype=dtype,
+        shapes=shapes,
+        config=compilation_config,
+        level=level,
+        weights=weights,
+        revision=revision,
+        inputs=tuple(shape or ()),
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+    )
+    settled = settle(build_request(asked))
+    base, stated = look_up(settled)
+    pairs, open_fields = request_pairs(settled)
+    left_open = {label: pairs[label] for label in open_fields if label not in stated}
+    identity = dict(settled.request.source.model_key())
+    found = find(Session(settled, Store.open(cache_dir)))
+    hit = found.entries[0].artifact if found.entries else None
+    if json:
+        answer: dict[str, object] = {
+            "digest": base.digest.hex,
+            "base": dict(base),
+            "stated": dict(stated),
+        }
+        answer |= {"open": left_open, "model": identity, "hit": hit, "why": found.why}
+        out_json(answer)
+        return
+    out(f"{base.digest.hex}")
+    _section("base (stated in every look-up)", dict(base))
+    _section("model (what model.digest is made of)", identity)
+    _section("stated by these options", stated)
+    _section("left open (a build would use)", left_open)
+    out(f"\nhit: artifact {hit[:12]}" if hit else f"\nmiss: {found.why}")
+
+
+def find_entry(store: Store, name: str) -> Entry:
+    """The entry an id, the beginning of one, or a model names; a model's newest.
+
+    Raises:
+        UsageError: several ids begin so.
+        MissingArtifact: none.
+    """
+    from vcc.cache.errors import MissingArtifact, UsageError
+
+    entries = tuple(store.entries())
+    hex_name = name.lower()
+    fit = [e for e in entries if len(hex_name) >= 4 and e.artifact.startswith(hex_name)]
+    if len(fit) > 1:
+        ids = ", ".join(entry.artifact[:16] for entry in fit)
+        raise UsageError(f"{name} is not one artifact", f"these begin so: {ids}")
+    if fit:
+        return fit[0]
+    found = _of_model(entries, name)
+    if found is None:
+        raise MissingArtifact(
+            f"no artifact {name}", f"not in {store.root}", "vcc inspect cache lists what is stored"
+        )
+    return found
+
+
+def _of_model(entries: tuple[Entry, ...], name: str) -> Entry | None:
+    """The newest artifact of a model, whatever its dtype and settings; None if there is none."""
+    from vcc.cache.errors import ModelError
+    from vcc.engine.models.source import open_source
+
+    try:
+        digest = open_source(name, weights="none").model_key().digest.hex
+    except ModelError:
+        return None
+    return next((one for one in entries if one.fields.get("model.digest") == digest), None)
+
+
+def _entry_dict(entry: Entry) -> dict[str, object]:
+    return {
+        "artifact": entry.artifact,
+        "title": entry.title,
+        "created": entry.created,
+        "size": entry.size,
+        "request": entry.fields,
+        "host_rules": dict(entry.host_rules),
+    }
+
+
+def _entry_row(entry: Entry) -> tuple[str, ...]:
+    fields = entry.fields
+    labels = ("model.dtype", "config.mode", "config.cuda_graph_mode")
+    return (
+        entry.artifact[:12],
+        _age(entry.created),
+        size_text(entry.size),
+        *(fields.get(label, "-") for label in labels),
+        entry.title,
+    )
+
+
+def _section(title: str, pairs: Mapping[str, str]) -> None:
+    if pairs:
+        out(f"\n{title}\n" + _indented(columns(sorted(pairs.items()))))
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def _age(created: int) -> str:
+    """Time since `created`; a clock that was set back makes no negative age."""
+    seconds = max(0, int(time.time()) - created)
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

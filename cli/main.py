@@ -1,0 +1,171 @@
+"""vcc: the command line. Here, and only here, errors become text and a stable exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from vcc.cache.errors import Exit, UsageError, VccError
+from vcc.cli import inspect
+from vcc.cli.compile import compile_command
+from vcc.cli.console import out, out_json, show_error
+from vcc.cli.run import run_command
+
+app = typer.Typer(
+    name="vcc",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Compile a PyTorch model once, keep the result, boot from it in about a second.",
+)
+app.command("compile")(compile_command)
+app.command("run")(run_command)
+app.add_typer(inspect.app, name="inspect")
+
+# Typer carries its own click since 0.27; its public BadParameter leads to the base of both.
+ClickError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+class Interrupted(VccError):
+    """Ctrl-C."""
+
+    exit, id = Exit.INTERRUPTED, "INTERRUPTED"
+
+
+class Terminated(VccError):
+    """SIGTERM or a closed terminal."""
+
+    exit, id = Exit.TERMINATED, "TERMINATED"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from vcc import __version__
+
+        out(f"vcc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="print the version", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Set up logging for every command."""
+    from vcc.engine.config.environment import read_environment
+
+    level = read_environment().log_level.upper()
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run vcc and exit: 0 or the code of the error.
+
+    Args:
+        arguments: without the program's name; those of the process by default.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words))
+
+
+def run(words: Sequence[str]) -> int:
+    """Run one command; the exit code."""
+    previous = _catch_signals()
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Who reads our output has left (`vcc ... | head`). What is still buffered goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.NEGATIVE
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _run(words: Sequence[str]) -> int:
+    try:
+        code = app(args=list(words), prog_name="vcc", standalone_mode=False)
+        if code == Exit.INTERRUPTED:  # typer turns KeyboardInterrupt into this
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else Exit.OK
+    except (BrokenPipeError, SystemExit):
+        raise
+    except BaseException as caught:
+        error = as_vcc_error(caught)
+        _report(error, as_json="--json" in words)
+        return int(error.exit)
+
+
+def as_vcc_error(caught: BaseException) -> VccError:
+    """Any exception as what, why and hint with an exit code."""
+    if isinstance(caught, VccError):
+        return caught
+    if isinstance(caught, ClickError):
+        return _usage(caught)
+    if isinstance(caught, (KeyboardInterrupt, typer.Abort)):
+        return Interrupted("interrupted")
+    if isinstance(caught, _Terminate):
+        return Terminated("terminated", f"signal {caught.name}")
+    logging.getLogger(__name__).debug("unexpected", exc_info=caught)
+    return VccError(
+        "vcc failed unexpectedly",
+        f"{type(caught).__name__}: {caught}",
+        "this is a bug in vcc; VCC_LOG_LEVEL=debug shows where, please report it with that",
+    )
+
+
+def _usage(caught: Exception) -> UsageError:
+    format_message, context = getattr(caught, "format_message", None), getattr(caught, "ctx", None)
+    message = str(format_message() if callable(format_message) else caught)
+    command = context.command_path if context is not None else "vcc"
+    if message.startswith("Usage: "):  # a group without a command answers with its help
+        return UsageError(f"{command} needs a command", message, "")
+    return UsageError(message.rstrip("."), "", f"{command} --help lists what there is")
+
+
+def _report(error: VccError, *, as_json: bool) -> None:
+    if as_json:
+        out_json({"error": error.as_dict()})
+    else:
+        show_error(error)
+
+
+class _Terminate(BaseException):
+    """Unwinds the stack on a signal, past every `except Exception`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def _catch_signals() -> dict[signal.Signals, signal._HANDLER]:
+    """Turn SIGTERM and SIGHUP into an exception, unless the parent had them ignored."""
+    previous: dict[signal.Signals, signal._HANDLER] = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        if handler is not signal.SIG_IGN:
+            previous[number] = handler
+            signal.signal(number, _terminate)
+    return previous
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminate(signal.Signals(number).name)
+
+
+if __name__ == "__main__":
+    main()

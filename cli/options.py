@@ -1,0 +1,131 @@
+"""The options that commands share, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+GRAPH_MODES = ("none", "piecewise", "full", "full_decode_only", "full_and_piecewise")
+COMPILE_MODES = ("vcc", "stock", "none")
+DTYPES = ("fp32", "bf16", "fp16")
+GOLDEN = ("off", "one", "all")
+
+
+def complete(values: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Shell completion from a list of words."""
+
+    def matching(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return matching
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Shell completion of MODEL: the demo, and directories that hold a config.json."""
+    place = Path(incomplete or ".")
+    folder = place if incomplete.endswith("/") or not incomplete else place.parent
+    try:
+        models = [str(config.parent) for config in folder.glob("*/config.json")]
+    except OSError:
+        models = []
+    return [name for name in ("demo", *sorted(models)) if name.startswith(incomplete)]
+
+
+# Typer reads these at run time, on Python 3.10 too, hence Optional and not `| None`.
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="demo, a directory, a Hugging Face id, or package.module:factory",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
+]
+Mode = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--mode",
+        metavar="|".join(GRAPH_MODES),
+        help="which steps replay as static graphs",
+        autocompletion=complete(GRAPH_MODES),
+    ),
+]
+Compile = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--compile",
+        metavar="|".join(COMPILE_MODES),
+        help="how code is made",
+        autocompletion=complete(COMPILE_MODES),
+    ),
+]
+DtypeName = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--dtype",
+        metavar="|".join(DTYPES),
+        help="element type; the checkpoint's by default",
+        autocompletion=complete(DTYPES),
+    ),
+]
+Shapes = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--shapes", metavar="1,2,4,8", help="token counts that get a static graph"),
+]
+Config = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--compilation-config", metavar="JSON", help="any field of CompilationConfig"),
+]
+Level = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("-O", "--opt-level", metavar="0-3", help="fills what is not said; -O2 by default"),
+]
+Weights = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--weights", metavar="none|PATH", help="weights elsewhere, or none at all"),
+]
+Revision = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--revision", metavar="NAME", help="branch, tag or commit of a Hugging Face id"),
+]
+InputShapes = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--shape", metavar="NAME=8x128", help="input of a factory's module (repeatable)"),
+]
+MaxModelLen = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max-model-len", metavar="N", help="most tokens of a prompt and its answer"),
+]
+MaxNumSeqs = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max-num-seqs", metavar="N", help="most sequences in a step"),
+]
+MaxNumBatchedTokens = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max-num-batched-tokens", metavar="N", help="most tokens in a step"),
+]
+CacheDir = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR"),
+]
+Jobs = Annotated[
+    int,
+    typer.Option("--jobs", "-j", metavar="N", min=0, help="compile processes; 0 chooses"),
+]
+Keep = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--keep", metavar="DIR", help="keep intermediate files in DIR"),
+]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output")]
+
+
+def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not one of `choices`; UsageError with the closest one."""
+    if value not in choices:
+        from vcc.cache.errors import UsageError
+        from vcc.engine.config.checks import suggestion
+
+        raise UsageError(f'unknown {option} "{value}"', "", suggestion(value, choices))

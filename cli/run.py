@@ -1,0 +1,170 @@
+"""vcc run: boot a model's artifact and answer prompts."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from vcc.cli import options
+from vcc.cli.console import err, events, out, out_json
+from vcc.cli.request import ModelOptions, build_request
+
+if TYPE_CHECKING:
+    from vcc.engine.answer import Asked
+    from vcc.engine.runtime.report import RunReport
+    from vcc.engine.session import Session
+
+
+def run_command(
+    model: options.Model,
+    prompt: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--prompt", "-p", metavar="TEXT", help="a prompt (repeatable)"),
+    ] = None,
+    prompts: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="prompts, one a line or a JSON list; - reads standard input",
+        ),
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="put each prompt into the model's chat template")
+    ] = False,
+    max_new_tokens: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--max-new-tokens", metavar="N", help="most tokens of an answer"),
+    ] = None,
+    temperature: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--temperature", metavar="T", help="0 takes the most likely token"),
+    ] = None,
+    top_p: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option("--top-p", metavar="P", help="keep the likeliest tokens that reach P"),
+    ] = None,
+    top_k: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--top-k", metavar="K", help="keep the K likeliest tokens; 0 keeps all"),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the sampling")] = 0,
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos", help="go on after an end-of-sequence token")
+    ] = False,
+    require_warm: Annotated[
+        bool, typer.Option("--require-warm", help="a miss is an error; compile nothing")
+    ] = False,
+    golden: Annotated[
+        str,
+        typer.Option(
+            "--golden",
+            metavar="|".join(options.GOLDEN),
+            help="piece goldens to check at boot",
+            autocompletion=options.complete(options.GOLDEN),
+        ),
+    ] = "one",
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--report", metavar="FILE", help="write the JSON report to FILE"),
+    ] = None,
+    mode: options.Mode = None,
+    compile: options.Compile = None,
+    dtype: options.DtypeName = None,
+    shapes: options.Shapes = None,
+    compilation_config: options.Config = None,
+    level: options.Level = None,
+    weights: options.Weights = None,
+    revision: options.Revision = None,
+    max_model_len: options.MaxModelLen = None,
+    max_num_seqs: options.MaxNumSeqs = None,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    cache_dir: options.CacheDir = None,
+    jobs: options.Jobs = 0,
+    json: options.Json = False,
+) -> None:
+    """Boot a model from its artifact (or build it first) and answer prompts."""
+    from vcc.cli.prompts import read_prompts
+    from vcc.engine.monitor import Ledger, process_start
+
+    ledger = Ledger(process_start())
+    ledger.charge("import")  # the interpreter and this command line
+    options.check_choice("--golden", golden, options.GOLDEN)
+    said = read_prompts(prompt or (), prompts)
+    with ledger.phase("resolve"):
+        from vcc.cache.store import Store
+        from vcc.engine.request import settle
+
+        asked = ModelOptions(
+            model=model,
+            mode=mode,
+            compile=compile,
+            dtype=dtype,
+            shapes=shapes,
+            config=compilation_config,
+            level=level,
+            weights=weights,
+            revision=revision,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            jobs=jobs,
+        )
+        settled, store = settle(build_request(asked)), Store.open(cache_dir)
+    with ledger.phase("import"):
+        from vcc.engine.answer import Asked
+        from vcc.engine.runtime.defaults import Overrides
+        from vcc.engine.session import Session
+    shown = events(quiet=json)
+    session = Session(settled, store, golden, require_warm, shown, ledger)
+    overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
+    try:
+        found = _answer(session, Asked(said, overrides, chat), stream=not json)
+    finally:
+        shown.close()
+    _show(found, as_json=json)
+    if report is not None:
+        _write_report(report, found)
+
+
+def _answer(session: Session, asked: Asked, *, stream: bool) -> RunReport:
+    """Answer; a lone prompt's text is printed as it comes."""
+    from vcc.engine.answer import answer
+
+    if stream and len(asked.prompts) == 1:
+        return answer(session, asked, lambda index, text: out(text, end=""))
+    return answer(session, asked)
+
+
+def _show(found: RunReport, *, as_json: bool) -> None:
+    from vcc.engine.runtime.report import ledger_lines
+
+    if as_json:
+        out_json(found.as_dict())
+        return
+    out("" if len(found.answers) == 1 else _answers_text(found))
+    for note in found.notes:
+        err(f"note      {note}")
+    for line in ledger_lines(found):
+        err(line)
+
+
+def _answers_text(found: RunReport) -> str:
+    blocks = []
+    for index, answer in enumerate(found.answers):
+        ids = " ".join(map(str, answer.token_ids))
+        head = f"[{index}]" if answer.prompt is None else f"[{index}] {answer.prompt}"
+        blocks.append(f"{head}\n{ids if answer.text is None else answer.text}\n")
+    return "\n".join(blocks)
+
+
+def _write_report(file: Path, found: RunReport) -> None:
+    from vcc.cache.errors import StorageError
+
+    try:
+        file.write_text(json_module.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write the report to {file}", str(error)) from error

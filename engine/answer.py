@@ -1,0 +1,157 @@
+"""answer: prompts in, texts and the report of the run out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from vcc.engine.models.source import Source
+from vcc.engine.prompt import Prompt
+from vcc.engine.request import Settled
+from vcc.engine.runtime.batch import StepLimits
+from vcc.engine.runtime.chat import encode_chat
+from vcc.engine.runtime.defaults import (
+    NOTHING_SAID,
+    GenerationDefaults,
+    Overrides,
+    resolve_generation,
+)
+from vcc.engine.runtime.generate import TokenEvent, generate
+from vcc.engine.runtime.report import Answer, RunReport, make_report
+from vcc.engine.runtime.scheduler import Finish, Request, check_request
+from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, open_tokenizer
+from vcc.engine.session import Session, open_session
+
+OnText = Callable[[int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to answer and how; `chat` wraps texts in the model's chat template."""
+
+    prompts: tuple[Prompt, ...]
+    overrides: Overrides = NOTHING_SAID
+    chat: bool = False
+
+
+class _Growing:
+    """One answer as it grows."""
+
+    def __init__(self, prompt: Prompt, tokenizer: Tokenizer | None) -> None:
+        self.prompt, self.tokens, self.finish = prompt, list[int](), ""
+        self._tokenizer = tokenizer
+        self._stream = Detokenizer(tokenizer) if tokenizer else None
+
+    def take(self, event: TokenEvent) -> str:
+        """Add a token; the text that became certain."""
+        self.tokens.append(event.token)
+        self.finish = event.finish.value if event.finish else ""
+        if self._stream is None:
+            return f"{event.token} "
+        # The token that stops an answer is in its ids, but it is no text.
+        text = "" if event.finish is Finish.STOP else self._stream.push(event.token)
+        return text + (self._stream.finish() if event.finish else "")
+
+    def answer(self) -> Answer:
+        """The finished answer."""
+        spoken = self.tokens[:-1] if self.finish == Finish.STOP.value else self.tokens
+        text = None if self._tokenizer is None else self._tokenizer.decode(spoken)
+        return Answer(self.prompt.text, text, tuple(self.tokens), self.finish)
+
+
+def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text: None) -> RunReport:
+    """Answer prompts with continuous batching.
+
+    Args:
+        session: the model, the store, the accounts.
+        asked: prompts and how to generate.
+        on_text: told the index of a prompt and its next bit of text, as soon as it is certain.
+
+    Returns:
+        Answers in the order of the prompts, and the account of the run.
+
+    Raises:
+        UsageError: a prompt that cannot be answered.
+        MissingArtifact, IntegrityError, CompileError: see `open_session`.
+    """
+    source = session.settled.request.source
+    with session.ledger.phase("resolve"):
+        defaults = resolve_generation(source.generation, asked.overrides)
+        tokenizer = _tokenizer(source, asked)
+        requests = _requests(asked, tokenizer, defaults)
+        for request in requests:  # before anything is booted or built for it
+            check_request(request, _planned(session.settled))
+    lengths = [len(one.token_ids) + one.max_new_tokens for one in requests]
+    ready = open_session(session, lengths)
+    growing = [_Growing(prompt, tokenizer) for prompt in asked.prompts]
+    first_token = _run(session, generate(ready.booted.runner, requests), growing, on_text)
+    return make_report(
+        session.ledger,
+        session.counters,
+        [one.answer() for one in growing],
+        artifact=ready.artifact,
+        first_token_seconds=first_token,
+        notes=defaults.notes,
+    )
+
+
+def _run(
+    session: Session, events: Iterator[TokenEvent], growing: Sequence[_Growing], on_text: OnText
+) -> float | None:
+    """Hear all tokens; seconds from the start of the account to the first, None without any."""
+    with session.ledger.phase("first_token"):
+        first = tuple(islice(events, 1))
+        seconds = session.ledger.wall() if first else None
+    with session.ledger.phase("generate"):
+        for event in chain(first, events):
+            text = growing[event.request].take(event)
+            if text:
+                on_text(event.request, text)
+    return seconds
+
+
+def _tokenizer(source: Source, asked: Asked) -> Tokenizer | None:
+    needed = any(prompt.text is not None for prompt in asked.prompts)
+    if source.tokenizer is None and not needed:
+        return None
+    return open_tokenizer(source.tokenizer)
+
+
+def _requests(
+    asked: Asked, tokenizer: Tokenizer | None, defaults: GenerationDefaults
+) -> list[Request]:
+    return [
+        Request(
+            index=index,
+            token_ids=_ids(prompt, tokenizer, chat=asked.chat),
+            params=defaults.params,
+            max_new_tokens=defaults.max_new_tokens,
+            eos=defaults.eos,
+        )
+        for index, prompt in enumerate(asked.prompts)
+    ]
+
+
+def _ids(prompt: Prompt, tokenizer: Tokenizer | None, *, chat: bool) -> tuple[int, ...]:
+    """Token ids; none for an empty text, to which a tokenizer would still add its start token."""
+    if prompt.token_ids is not None:
+        return prompt.token_ids
+    if tokenizer is None or not prompt.text:
+        return ()
+    return encode_chat(tokenizer, prompt.text) if chat else tokenizer.encode(prompt.text)
+
+
+def _planned(settled: Settled) -> StepLimits:
+    """Limits that no artifact of this request exceeds."""
+    longest = settled.model.max_model_len or 1
+    vocab = settled.request.source.config.get("vocab_size")
+    return StepLimits(
+        max_tokens=settled.model.max_num_batched_tokens or 1,
+        max_seqs=settled.model.max_num_seqs or 1,
+        block_size=1,
+        num_blocks=longest,
+        max_blocks_per_seq=longest,
+        max_model_len=longest,
+        vocab=vocab if isinstance(vocab, int) else 1 << 31,
+    )

@@ -1,0 +1,140 @@
+"""Session: from a settled request to a booted artifact, warm where the store has one.
+
+Finding an artifact imports no torch. A miss says why and builds in this process; a damaged
+artifact is set aside and the next one, or a new build, takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
+from vcc.cache.loaded import Loaded
+from vcc.cache.request import Entry
+from vcc.cache.store import Store
+from vcc.engine.events import Events, NullEvents
+from vcc.engine.monitor import Counters, Ledger
+from vcc.engine.request import Settled, look_up
+
+if TYPE_CHECKING:
+    from vcc.engine.runtime.boot import Booted
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a run works with.
+
+    Attributes:
+        settled: what is asked for.
+        store: where artifacts are.
+        golden: "off", "one" or "all": which piece goldens are checked at boot.
+        require_warm: a miss is an error, nothing is compiled.
+        events, ledger, counters: who is told, and the accounts.
+    """
+
+    settled: Settled
+    store: Store
+    golden: str = "one"
+    require_warm: bool = False
+    events: Events = field(default_factory=NullEvents)
+    ledger: Ledger = field(default_factory=Ledger)
+    counters: Counters = field(default_factory=Counters)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A booted artifact; `artifact` is its id, None when it was built here and not stored."""
+
+    booted: Booted
+    artifact: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer of a look-up: entries newest first, or why there are none."""
+
+    entries: tuple[Entry, ...]
+    why: str = ""
+
+
+def find(session: Session) -> Found:
+    """Ask the store; imports no torch. A store that cannot be read has nothing, and says so."""
+    base, stated = look_up(session.settled)
+    try:
+        entries = session.store.find(base, stated)
+        return Found(entries, "" if entries else str(session.store.misses(base, stated)))
+    except StorageError as error:
+        return Found((), str(error))
+
+
+def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready:
+    """Boot an artifact that answers the request.
+
+    Args:
+        session: what to boot and how.
+        lengths: tokens of the sequences to come, prompt and answer; they size the KV cache.
+
+    Raises:
+        MissingArtifact: there is none and `require_warm` forbids to build one.
+        IntegrityError: all there are are damaged and `require_warm` forbids to build one.
+        CompileError, DeviceError: the build or the boot failed.
+    """
+    with session.ledger.phase("resolve"):
+        found = find(session)
+    damage: IntegrityError | None = None
+    for entry in found.entries:
+        try:
+            return Ready(_boot_stored(session, entry, lengths), entry.artifact)
+        except IntegrityError as error:
+            damage = error
+            session.store.quarantine(entry, error)
+            session.events.note(f"artifact {entry.artifact[:12]} is damaged: {error}")
+        except (MissingArtifact, StorageError) as error:
+            session.events.note(f"artifact {entry.artifact[:12]} cannot be read: {error}")
+    session.counters.add("misses")
+    if session.require_warm:
+        raise damage or _missing(session, found)
+    return _build_and_boot(session, found.why or "no artifact could be used", lengths)
+
+
+def _boot_stored(session: Session, entry: Entry, lengths: Sequence[int]) -> Booted:
+    with session.ledger.phase("verify"):
+        loaded = session.store.load(entry)
+    booted = _boot(session, loaded, lengths)
+    session.counters.add("hits")
+    return booted
+
+
+def _build_and_boot(session: Session, why: str, lengths: Sequence[int]) -> Ready:
+    session.events.note(f"no artifact to boot from, so it is built now: {why}")
+    with session.ledger.phase("compile"):
+        from vcc.engine.pipeline import build
+
+        built = build(session.settled.request, session.store, session.events, session.counters)
+    if built.trouble:
+        session.events.note(f"the artifact was not stored: {built.trouble}")
+    booted = _boot(session, built.loaded, lengths)
+    return Ready(booted, None if built.entry is None else built.entry.artifact)
+
+
+def _boot(session: Session, loaded: Loaded, lengths: Sequence[int]) -> Booted:
+    with session.ledger.phase("import"):
+        from vcc.engine.runtime.boot import boot
+    return boot(
+        loaded,
+        session.settled.request.source,
+        golden=session.golden,
+        lengths=lengths,
+        ledger=session.ledger,
+        counters=session.counters,
+        events=session.events,
+    )
+
+
+def _missing(session: Session, found: Found) -> MissingArtifact:
+    name = session.settled.request.source.name
+    return MissingArtifact(
+        f"no artifact for {name}", found.why, f"build it with: vcc compile {name}"
+    )
