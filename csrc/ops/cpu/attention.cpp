@@ -104,24 +104,39 @@ Range rows_that_see(const AttentionArgs& a, const AttentionTile& tile, int64_t f
 }
 
 template <class T>
-void add_block(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, Tile& t,
-               int64_t first, int count) {
-  const Range rows = rows_that_see(a, tile, first, count);
+void add_block(const AttentionArgs& a, const AttentionTile& tile, Tile& t, int64_t first,
+               const KeyBlock<T>& keys, const KeyBlock<T>& next) {
+  const Range rows = rows_that_see(a, tile, first, keys.count);
   if (rows.begin >= rows.end) return;
-  KeyBlock<T> keys;
-  find_keys(a, tile.index, kv_head, first, count, keys);
   if (t.rows <= kDirectRows) {
+    prefetch(next.k, next.count, a.head_dim);
     score_direct(t.q, t.padded, keys, a.head_dim, t.s, rows.begin, rows.end);
-    weigh(a, tile, t, first, count, rows.begin, rows.end);
+    weigh(a, tile, t, first, keys.count, rows.begin, rows.end);
+    prefetch(next.v, next.count, a.head_dim);
     values_direct(t.s, keys, t.alpha, t.result.o, t.padded, a.head_dim, rows.begin, rows.end);
     return;
   }
   pack_keys(keys, a.head_dim, t.padded, t.k, t.v);
   gemm({t.q, t.k, t.s, nullptr, t.padded, kKeyBlock, kKeyBlock, a.head_dim}, rows.begin, rows.end,
        kKeyBlock / kWidth);
-  weigh(a, tile, t, first, count, rows.begin, rows.end);
-  gemm({t.s, t.v, t.result.o, t.alpha, kKeyBlock, t.padded, t.padded, count}, rows.begin, rows.end,
-       t.padded / kWidth);
+  weigh(a, tile, t, first, keys.count, rows.begin, rows.end);
+  gemm({t.s, t.v, t.result.o, t.alpha, kKeyBlock, t.padded, t.padded, keys.count}, rows.begin,
+       rows.end, t.padded / kWidth);
+}
+
+// Keys [first, end) of one sequence and key head, block by block.
+template <class T>
+void add_keys(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, Tile& t,
+              int64_t first, int64_t end) {
+  KeyBlock<T> blocks[2];
+  const auto find = [&](int64_t from, KeyBlock<T>& keys) {
+    find_keys(a, tile.index, kv_head, from, clamp(end - from, kKeyBlock), keys);
+  };
+  find(first, blocks[0]);
+  for (int side = 0; first < end; first += kKeyBlock, side ^= 1) {
+    find(first + kKeyBlock, blocks[side ^ 1]);
+    add_block<T>(a, tile, t, first, blocks[side], blocks[side ^ 1]);
+  }
 }
 
 // out[row] = o / sum; a row that saw no key is zero.
@@ -165,10 +180,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, 
   const int64_t low = tile.chunks > 1 ? chunk * kSplitKeys : 0;
   const int64_t high = tile.chunks > 1 && low + kSplitKeys < end ? low + kSplitKeys : end;
   const int64_t start = oldest > low ? oldest / kKeyBlock * kKeyBlock : low;
-  for (int64_t first = start; first < high; first += kKeyBlock) {
-    const int count = clamp(high - first, kKeyBlock);
-    add_block<T>(a, tile, kv_head, t, first, count);
-  }
+  if (start < high) add_keys<T>(a, tile, kv_head, t, start, high);
   if (result) return;
   for (int64_t m = 0; m < rows; ++m) {
     write_row<T>(a, tile, kv_head, m, t.result.o + m * t.padded, t.result.sum[m]);

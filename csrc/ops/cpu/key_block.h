@@ -22,9 +22,10 @@ struct KeyBlock {
 template <class T>
 void find_keys(const AttentionArgs& a, int64_t sequence, int64_t kv_head, int64_t first, int count,
                KeyBlock<T>& keys) {
+  keys.count = count;
+  if (count == 0) return;
   const int32_t* table = a.block_table + sequence * a.table_stride;
   int64_t block = first / a.block_size, slot = first % a.block_size;
-  keys.count = count;
   for (int j = 0; j < count; ++j) {
     const int64_t offset =
         table[block] * a.block_stride + slot * a.slot_stride + kv_head * a.head_stride;
@@ -33,6 +34,16 @@ void find_keys(const AttentionArgs& a, int64_t sequence, int64_t kv_head, int64_
     if (++slot == a.block_size) slot = 0, ++block;
   }
   for (int j = count; j < kKeyBlock; ++j) keys.k[j] = keys.k[count - 1];
+}
+
+// Ask for rows that are read one block later: paged rows are short and scattered, so the hardware
+// does not see them coming.
+template <class T>
+VCC_INLINE void prefetch(const T* const* rows, int count, int64_t dim) {
+  constexpr int kLine = 64 / sizeof(T);
+  for (int j = 0; j < count; ++j) {
+    for (int64_t d = 0; d < dim; d += kLine) __builtin_prefetch(rows[j] + d, 0, 2);
+  }
 }
 
 // Scores of Rows query rows against kWidth / Rows keys: one accumulator a pair, then one tree of
