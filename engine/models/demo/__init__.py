@@ -1,0 +1,1 @@
+"""The demo model: a small trained decoder in this directory, and how it was made."""
