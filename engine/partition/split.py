@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from vcc.cache.errors import CompileError
+from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.program import VERSION, Call, Program, Symbol, Value
 from vcc.engine.partition.assign import Part, PartKind, assign
 from vcc.engine.partition.canonical import piece_of
@@ -19,14 +20,6 @@ from vcc.engine.partition.extract import Carriers, Extracted, extract, shape_of
 from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.nodes import call_arguments, mutated_arguments, overload_name
 from vcc.engine.types import Piece, Pieces, Placeholder, Traced
-
-DTYPES: Mapping[torch.dtype, str] = {
-    getattr(torch, name): name
-    for name in (
-        "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool"
-        " float8_e4m3fn float8_e5m2"
-    ).split()
-}
 
 
 def split(
@@ -161,7 +154,7 @@ class _Writer:
 
     def _add(self, node: Node, role: Any, target: str) -> None:
         shape = list(shape_of(node, self._names))
-        dtype = DTYPES[node.meta["val"].dtype]
+        dtype = NAMES[node.meta["val"].dtype]
         self._values[node.name] = Value(node.name, role, dtype, shape, target)
 
     def _symbols(self) -> list[Symbol]:

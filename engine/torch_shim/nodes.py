@@ -67,3 +67,12 @@ def storage_key(value: torch.Tensor) -> StorageWeakRef:
 def is_symbolic_int(node: Node) -> bool:
     """Whether the node computes a size rather than a tensor."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
+
+
+def is_opaque(node: Node) -> bool:
+    """Whether the node calls an operator that writes its arguments and is not one of torch's."""
+    return (
+        isinstance(node.target, OpOverload)
+        and node.target.namespace not in ("aten", "prims")
+        and node.target._schema.is_mutable
+    )

@@ -1,0 +1,167 @@
+"""Make a piece's golden: run its graph eagerly in fp32, bound the error, check the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Interpreter
+
+from vcc.cache.errors import CompileError
+from vcc.engine.graphs.expr import evaluate_all
+from vcc.engine.graphs.golden import Array, Bound, Golden, draw, draw_integers, exceeds
+from vcc.engine.torch_shim.aoti_runner import RunPiece
+from vcc.engine.torch_shim.nodes import is_opaque
+from vcc.engine.types import Piece, TensorSpec
+
+BUDGET = 1 << 30
+"""Bytes that a golden's arguments and its largest fp32 copy may take in one worker."""
+
+LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
+SIZES = (5, 3, 2, 4)
+"""Sizes of the first symbols of a golden: small, and different from each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Why a piece has no golden."""
+
+    reason: str
+
+
+def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
+    """The golden of a piece, after checking that its compiled library meets it.
+
+    The bound follows the numbers rule: in fp32 1e-4 of the largest value, in a narrower dtype
+    1.25 times the error of the eager piece in that dtype.
+
+    Raises:
+        CompileError: the compiled library does not compute what the graph says.
+    """
+    if reason := _unsuited(piece):
+        return Skipped(reason)
+    sizes = {s.name: _size(s.low, s.high, n) for n, s in enumerate(piece.symbols)}
+    arguments = draw_arguments(piece.id, piece.arguments, sizes)
+    references = _eager_fp32(piece, arguments)
+    bounds = tuple(_bounds(piece, arguments, references))
+    _check(piece, run, arguments, references, bounds)
+    return Golden(sizes, references, bounds)
+
+
+def draw_arguments(
+    name: str, specs: Sequence[TensorSpec], sizes: Mapping[str, int]
+) -> list[torch.Tensor]:
+    """The arguments of a piece, buffers included, drawn from its id."""
+    below = min(sizes.values(), default=2)
+    return [_draw(name, index, spec, sizes, below) for index, spec in enumerate(specs)]
+
+
+def _draw(
+    name: str, index: int, spec: TensorSpec, sizes: Mapping[str, int], below: int
+) -> torch.Tensor:
+    shape = evaluate_all(spec.shape, sizes)
+    if not spec.dtype.is_floating_point:
+        return torch.from_numpy(draw_integers(name, index, shape, below)).to(spec.dtype)
+    symbolic = any(not isinstance(size, int) for size in spec.shape)
+    return torch.from_numpy(draw(name, index, shape, symbolic)).to(spec.dtype)
+
+
+def _size(low: int, high: int, index: int) -> int:
+    return max(low, min(high, SIZES[index % len(SIZES)]))
+
+
+def _unsuited(piece: Piece) -> str:
+    opaque = sorted({str(n.target) for n in piece.graph.graph.nodes if is_opaque(n)})
+    if opaque:
+        return f"it holds {opaque[0]}, whose index arguments cannot be drawn"
+    sizes = [_bytes(spec, 4) for spec in piece.arguments]
+    need = sum(_bytes(spec, spec.dtype.itemsize) for spec in piece.arguments) + max(sizes)
+    if need > BUDGET:
+        return f"its arguments would take {need >> 20} MiB, more than {BUDGET >> 20}"
+    return ""
+
+
+def _bytes(spec: TensorSpec, width: int) -> int:
+    fixed = [size if isinstance(size, int) else SIZES[0] for size in spec.shape]
+    return int(np.prod(fixed, dtype=np.int64)) * width
+
+
+class _Widened(Interpreter):
+    """Runs a graph with every floating-point value in fp32."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_function(target, _widen(args), _widen(kwargs))
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in LOW_PRECISION else value
+    if isinstance(value, torch.dtype):
+        return torch.float32 if value in LOW_PRECISION else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_widen(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _widen(item) for name, item in value.items()}
+    return value
+
+
+def _eager_fp32(piece: Piece, arguments: list[torch.Tensor]) -> tuple[Array, ...]:
+    first = len(arguments) - piece.outputs
+    buffers = [a.float() if a.is_floating_point() else a.clone() for a in arguments[first:]]
+    _Widened(piece.graph).run(*arguments[:first], *buffers)
+    return tuple(_array(buffer) for buffer in buffers)
+
+
+def _eager(piece: Piece, arguments: list[torch.Tensor]) -> tuple[Array, ...]:
+    first = len(arguments) - piece.outputs
+    buffers = [argument.clone() for argument in arguments[first:]]
+    Interpreter(piece.graph).run(*arguments[:first], *buffers)
+    return tuple(_array(buffer) for buffer in buffers)
+
+
+def _array(value: torch.Tensor) -> Array:
+    return value.detach().float().contiguous().numpy()
+
+
+def _bounds(
+    piece: Piece, arguments: list[torch.Tensor], references: Sequence[Array]
+) -> list[Bound]:
+    narrow = any(spec.dtype in LOW_PRECISION for spec in piece.arguments)
+    eager = _eager(piece, arguments) if narrow else references
+    return [
+        _bound(got, want, narrow) for got, want in zip(eager, references, strict=True)
+    ]
+
+
+def _bound(eager: Array, reference: Array, narrow: bool) -> Bound:
+    floor = 1e-4 * float(np.abs(reference).max(initial=0.0))
+    if not narrow:
+        return Bound(floor, floor)
+    error = np.abs(eager.astype(np.float64) - reference)
+    # One unit in the last place of the narrow dtype: where eager happens to be exact.
+    unit = 2.0**-8 * float(np.abs(reference).max(initial=0.0))
+    rms = float(np.sqrt(np.mean(error**2)))
+    return Bound(max(1.25 * float(error.max()), unit), max(1.25 * rms, unit / 4))
+
+
+def _check(
+    piece: Piece,
+    run: RunPiece,
+    arguments: list[torch.Tensor],
+    references: Sequence[Array],
+    bounds: Sequence[Bound],
+) -> None:
+    first = len(arguments) - piece.outputs
+    for buffer in arguments[first:]:
+        buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
+    run(arguments)
+    for index, buffer in enumerate(arguments[first:]):
+        if why := exceeds(_array(buffer), references[index], bounds[index]):
+            raise CompileError(
+                f"piece {piece.id[:12]} was compiled wrongly",
+                f"output {index}: {why}",
+                "report it with the piece's dump (--keep DIR)",
+            )

@@ -1,0 +1,108 @@
+"""Worker processes: each compiles one piece; all end when the build ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import connection, get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from vcc.engine.compile.worker import Job, collect, work
+from vcc.engine.events import Events
+from vcc.engine.types import CompiledPiece, Piece
+
+# Forked, so that a worker has torch, Inductor and the graph at once and nothing is serialised.
+_FORK = get_context("fork")
+
+
+def compile_pieces(
+    pieces: Sequence[Piece], options: Mapping[str, Any], jobs: int, events: Events
+) -> tuple[CompiledPiece, ...]:
+    """Compile each piece in a worker, at most `jobs` at a time.
+
+    Args:
+        pieces: unique pieces.
+        options: compiler settings by the user.
+        jobs: workers at a time; at least 1.
+        events: hears the state of each piece under its id.
+
+    Raises:
+        CompileError: of the first piece that failed; the other workers are ended.
+    """
+    heavy = _FORK.Lock()
+    with tempfile.TemporaryDirectory(prefix="vcc-build-") as folder, _workers() as running:
+        waiting = [_job(piece, options, Path(folder), heavy) for piece in pieces]
+        done: dict[str, CompiledPiece] = {}
+        for piece in pieces:
+            events.progress(piece.id, "queued")
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                job = waiting.pop(0)
+                running[_start(job)] = job
+                events.progress(job.piece.id, "running")
+            for process in _ended(running):
+                job = running.pop(process)
+                done[job.piece.id] = _finish(job, events)
+        return tuple(done[piece.id] for piece in pieces)
+
+
+def default_jobs() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _job(piece: Piece, options: Mapping[str, Any], root: Path, heavy: Any) -> Job:
+    folder = root / piece.id[:16]
+    folder.mkdir()
+    return Job(piece, options, folder, heavy)
+
+
+def _start(job: Job) -> BaseProcess:
+    process = _FORK.Process(target=work, args=(job,), name=f"vcc-{job.piece.id[:8]}")
+    process.start()
+    return process
+
+
+def _ended(running: Mapping[BaseProcess, Job]) -> list[BaseProcess]:
+    ready = connection.wait([process.sentinel for process in running])
+    ended = [process for process in running if process.sentinel in ready]
+    for process in ended:
+        process.join()
+    return ended
+
+
+def _finish(job: Job, events: Events) -> CompiledPiece:
+    try:
+        piece = collect(job)
+    except BaseException:
+        events.progress(job.piece.id, "failed")
+        raise
+    events.progress(job.piece.id, "done")
+    for note in piece.notes:
+        events.note(f"piece {piece.id[:12]}: {note}")
+    return piece
+
+
+@contextmanager
+def _workers() -> Iterator[dict[BaseProcess, Job]]:
+    running: dict[BaseProcess, Job] = {}
+    try:
+        yield running
+    finally:
+        for process in running:
+            _kill(process)
+
+
+def _kill(process: BaseProcess) -> None:
+    """End a worker and the compiler that it started: they share a process group."""
+    pid = process.pid or 0
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        process.kill()
+    process.join()

@@ -1,0 +1,122 @@
+"""One piece in one worker process: compile, check against the golden, write the results."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcc.cache.errors import CompileError, DeviceError, VccError
+from vcc.engine.compile.golden import Skipped, make_golden
+from vcc.engine.config.environment import use_build_folder
+from vcc.engine.native import die_with_parent
+from vcc.engine.partition.canonical import fake_arguments
+from vcc.engine.torch_shim import process
+from vcc.engine.torch_shim.aoti_runner import open_piece
+from vcc.engine.torch_shim.inductor import compile_library
+from vcc.engine.types import CompiledPiece, Piece
+
+LIBRARY, TABLE, GOLDEN, REPORT = "piece.so", "piece.json", "golden", "report.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker does: the piece, its compiler settings, and a folder of its own."""
+
+    piece: Piece
+    options: Mapping[str, Any]
+    folder: Path
+    heavy: Any
+    """A lock that lets one worker at a time hold the arguments of a golden in memory."""
+
+
+def work(job: Job) -> None:
+    """Body of a forked worker: never returns to the caller's code, always leaves a report."""
+    process.leave_parent_alone(job.folder / "log")
+    try:
+        die_with_parent()
+    except DeviceError:
+        pass  # Without the native library the pool's own clean-up has to do.
+    try:
+        report = _compile(job)
+    except VccError as error:
+        report = {"error": error.as_dict()}
+    except BaseException as error:
+        traceback.print_exc()
+        report = {"error": _unexpected(job, error).as_dict()}
+    (job.folder / REPORT).write_text(json.dumps(report))
+    sys.stdout.flush()
+    process.end(0)
+
+
+def collect(job: Job) -> CompiledPiece:
+    """The results that a finished worker left in its folder.
+
+    Raises:
+        CompileError: the worker failed or ended without a report.
+    """
+    path = job.folder / REPORT
+    if not path.exists():
+        raise CompileError(
+            f"the worker for piece {job.piece.id[:12]} ended without a report",
+            _tail(job.folder / "log") or "it was killed, perhaps for want of memory",
+            "try fewer workers: --jobs 1",
+        )
+    report = json.loads(path.read_text())
+    if error := report.get("error"):
+        raise CompileError(error["what"], error["why"], error["hint"])
+    return CompiledPiece(
+        id=job.piece.id,
+        library=(job.folder / LIBRARY).read_bytes(),
+        external_ops=_optional(job.folder / TABLE),
+        golden=_optional(job.folder / GOLDEN),
+        seconds=report["seconds"],
+        notes=tuple(report["notes"]),
+    )
+
+
+def _compile(job: Job) -> dict[str, Any]:
+    start = time.perf_counter()
+    use_build_folder(job.folder / "inductor")
+    files = compile_library(job.piece.graph, fake_arguments(job.piece), job.options)
+    _keep(files, job.folder)
+    with job.heavy:
+        notes = _golden(job)
+    return {"seconds": time.perf_counter() - start, "notes": notes}
+
+
+def _keep(files: list[Path], folder: Path) -> None:
+    library = next(f for f in files if f.name.endswith(".so"))
+    library.replace(folder / LIBRARY)
+    tables = [f for f in files if f.suffix == ".json" and "metadata" not in f.name]
+    for table in tables:
+        table.replace(folder / TABLE)
+
+
+def _golden(job: Job) -> list[str]:
+    made = make_golden(job.piece, open_piece(job.folder / LIBRARY))
+    if isinstance(made, Skipped):
+        return [f"no golden: {made.reason}"]
+    (job.folder / GOLDEN).write_bytes(made.encode())
+    return []
+
+
+def _unexpected(job: Job, error: BaseException) -> CompileError:
+    return CompileError(
+        f"piece {job.piece.id[:12]} does not compile",
+        f"{type(error).__name__}: {str(error).strip()[:1500]}",
+        "the log above ends with the compiler's own words; --keep DIR keeps the piece's source",
+    )
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-1000:] if path.exists() else ""
+
+
+def _optional(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None

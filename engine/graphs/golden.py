@@ -1,0 +1,113 @@
+"""Piece goldens: inputs drawn from a name, a reference, and the error a piece may have.
+
+A golden needs neither checkpoint nor device to make and little to store: its arguments are drawn
+again from the piece's id. The blob is a safetensors file: tensor ``<n>`` is the fp32 reference of
+output n; the metadata holds the sizes and, for each output, the bound on its error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.cache.errors import IntegrityError
+
+Array = npt.NDArray[np.float32]
+
+BLOCK = 65521
+"""Values drawn for each argument; prime, so that repeated rows of a matrix differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Largest and root-mean-square error that an output may have against its reference."""
+
+    maximum: float
+    rms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Sizes by symbol, fp32 references and their bounds, in output order."""
+
+    sizes: Mapping[str, int]
+    references: tuple[Array, ...]
+    bounds: tuple[Bound, ...]
+
+    def encode(self) -> bytes:
+        """The blob."""
+        from safetensors.numpy import save
+
+        bounds = [[bound.maximum, bound.rms] for bound in self.bounds]
+        metadata = {"sizes": json.dumps(self.sizes), "bounds": json.dumps(bounds)}
+        tensors = {str(index): array for index, array in enumerate(self.references)}
+        return save(tensors, metadata=metadata)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Golden:
+        """Read a blob.
+
+        Raises:
+            IntegrityError: not a golden.
+        """
+        from safetensors.numpy import load
+
+        try:
+            size = int.from_bytes(data[:8], "little")
+            metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+            bounds = tuple(Bound(*pair) for pair in json.loads(metadata["bounds"]))
+            arrays = load(data)
+            references = tuple(arrays[str(index)] for index in range(len(bounds)))
+            return cls(json.loads(metadata["sizes"]), references, bounds)
+        except (ValueError, KeyError, TypeError) as error:
+            raise IntegrityError("golden refused", str(error)) from None
+
+
+def draw(name: str, index: int, shape: Sequence[int], symbolic: bool) -> Array:
+    """fp32 values of argument `index` of the piece `name`.
+
+    Activations (`symbolic`) have unit variance; matrices are scaled by their inner size, so
+    that results keep it; vectors lie around 1, as norm weights do.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
+    units = np.resize(_units(name, index, min(count, BLOCK)), count).reshape(tuple(shape))
+    if symbolic:
+        return (units * np.float32(1.7)).astype(np.float32, copy=False)
+    if len(shape) < 2:
+        return (1 + np.float32(0.3) * units).astype(np.float32, copy=False)
+    return (units * np.float32((3.0 / shape[-1]) ** 0.5)).astype(np.float32, copy=False)
+
+
+def draw_integers(name: str, index: int, shape: Sequence[int], below: int) -> npt.NDArray[Any]:
+    """Integers in [0, below) for an index argument: safe for every size that is indexed."""
+    count = int(np.prod(shape, dtype=np.int64))
+    return (_raw(name, index, count) % np.uint64(below)).astype(np.int64).reshape(tuple(shape))
+
+
+def _units(name: str, index: int, count: int) -> Array:
+    high = (_raw(name, index, count) >> np.uint64(40)).astype(np.float32)
+    return high * np.float32(2.0**-23) - np.float32(1.0)
+
+
+def _raw(name: str, index: int, count: int) -> npt.NDArray[np.uint64]:
+    key = hashlib.sha256(f"{name}:{index}".encode()).digest()[:16]
+    # Raw Philox words are the same in every numpy release; its distributions are not.
+    generator = np.random.Philox(key=int.from_bytes(key, "little"))
+    return np.asarray(generator.random_raw(count), dtype=np.uint64)
+
+
+def exceeds(got: Array, reference: Array, bound: Bound) -> str | None:
+    """Why `got` is not the golden's answer, or None."""
+    error = np.abs(got.astype(np.float64) - reference)
+    if not np.isfinite(error).all():
+        return "the result is not finite"
+    maximum, rms = float(error.max(initial=0.0)), float(np.sqrt(np.mean(error**2)))
+    if maximum > bound.maximum or rms > bound.rms:
+        return f"error {maximum:.3g} (rms {rms:.3g}) is above {bound.maximum:.3g} ({bound.rms:.3g})"
+    return None

@@ -1,0 +1,128 @@
+"""No-op elimination: views, slices and casts that change nothing, and trace-time asserts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from vcc.engine.passes.base import Outcome, define
+from vcc.engine.torch_shim.fake import expression
+from vcc.engine.torch_shim.nodes import mutated_arguments
+
+aten = torch.ops.aten
+
+ASSERTS = frozenset({aten._assert_tensor_metadata.default})
+"""Checks of what tracing itself has fixed; the step boundary checks inputs."""
+
+RESHAPES = frozenset({aten.view.default, aten.reshape.default, aten._unsafe_view.default})
+
+
+def eliminate_noops(graph: GraphModule) -> Outcome:
+    """Remove what has no effect; a value that is written in place is left alone."""
+    written = {a for node in graph.graph.nodes for a in mutated_arguments(node)}
+    matches, refused = 0, []
+    for node in list(graph.graph.nodes):
+        if node.target in ASSERTS:
+            graph.graph.erase_node(node)
+            matches += 1
+            continue
+        base = _replacement(node)
+        if base is None:
+            continue
+        if node in written or base in written:
+            refused.append(f"{node.name}: its memory is written in place")
+            continue
+        matches += _rewire(node, base)
+    graph.graph.eliminate_dead_code(is_impure_node=_keep)
+    return Outcome(matches, tuple(refused))
+
+
+def _keep(node: Node) -> bool:
+    """Dead code is another pass's business: only the reshapes passed over here may go."""
+    return node.target not in RESHAPES
+
+
+def _rewire(node: Node, base: Node) -> int:
+    """Put `base` in place of a no-op, or of the source of a chained reshape."""
+    if node.target in RESHAPES and not _same_shape(node, base):
+        node.update_arg(0, base)
+        return 1
+    node.replace_all_uses_with(base)
+    node.graph.erase_node(node)
+    return 1
+
+
+def _replacement(node: Node) -> Node | None:
+    rule = RULES.get(node.target) if node.op == "call_function" else None
+    source = node.args[0] if node.args else None
+    if rule is None or not isinstance(source, Node):
+        return None
+    return rule(node, source)
+
+
+def _reshape(node: Node, source: Node) -> Node | None:
+    base = source
+    while base.target in RESHAPES and isinstance(base.args[0], Node):
+        base = base.args[0]
+    if _same_shape(node, base):
+        return base
+    return base if base is not source else None
+
+
+def _slice(node: Node, source: Node) -> Node | None:
+    return source if _same_shape(node, source) else None
+
+
+def _same_meta(node: Node, source: Node) -> Node | None:
+    same = _same_shape(node, source) and _value(node).dtype == _value(source).dtype
+    return source if same and _value(node).device == _value(source).device else None
+
+
+def _cast(node: Node, source: Node) -> Node | None:
+    copies = node.kwargs.get("copy") or (len(node.args) > 3 and node.args[3])
+    return None if copies else _same_meta(node, source)
+
+
+def _contiguous(node: Node, source: Node) -> Node | None:
+    formats = [*node.args[1:], *node.kwargs.values()]
+    dense = formats in ([], [torch.contiguous_format])
+    return source if dense and _same_strides(node, source) else None
+
+
+def _dropout(node: Node, source: Node) -> Node | None:
+    p, train = node.args[1:3]
+    return source if p == 0 or train is False else None
+
+
+RULES: Mapping[Any, Callable[[Node, Node], Node | None]] = {
+    **dict.fromkeys(RESHAPES, _reshape),
+    aten.slice.Tensor: _slice,
+    aten.to.dtype: _cast,
+    aten.contiguous.default: _contiguous,
+    aten.dropout.default: _dropout,
+    aten.expand.default: _same_meta,
+}
+
+
+def _value(node: Node) -> torch.Tensor:
+    value: torch.Tensor = node.meta["val"]
+    return value
+
+
+def _same_shape(left: Node, right: Node) -> bool:
+    # Compared as expressions: asking whether two symbolic sizes are equal would add a guard.
+    a, b = [_value(n).shape for n in (left, right)]
+    return len(a) == len(b) and all(
+        expression(x) == expression(y) for x, y in zip(a, b, strict=True)
+    )
+
+
+def _same_strides(left: Node, right: Node) -> bool:
+    a, b = [_value(n).stride() for n in (left, right)]
+    return all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
+
+
+ELIMINATE_NOOPS = define("eliminate_noops", eliminate_noops)

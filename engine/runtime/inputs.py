@@ -1,0 +1,85 @@
+"""Write a batch into the fixed input memory of a step, with padding, after checking it once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.cache.errors import UsageError
+from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.memory import StepMemory
+
+PER_TOKEN = (("input_ids", 0), ("positions", 0), ("slot_mapping", -1))
+"""Inputs [T] and what padding rows hold: slot -1 is written nowhere."""
+
+PER_SEQUENCE = (("seq_lens", 0), ("logits_index", 0))
+"""Inputs [B] and what padding sequences hold: no rows, row 0 for the unused logits."""
+
+
+class StepInputs:
+    """The seven small inputs of the step interface as arrays over the step's memory."""
+
+    def __init__(self, memory: StepMemory, limits: StepLimits) -> None:
+        self._limits = limits
+        names = [name for name, _ in (*PER_TOKEN, *PER_SEQUENCE)]
+        self._flat = {name: memory.array(name) for name in (*names, "query_start")}
+        table = memory.array("block_table")
+        self._table = table.reshape(-1, limits.max_blocks_per_seq)
+
+    def write(self, batch: StepBatch, tokens: int, seqs: int) -> None:
+        """Copy a batch, padded to `tokens` rows and `seqs` sequences.
+
+        Raises:
+            UsageError: an index in the batch is outside the model, the cache or the step.
+        """
+        check_batch(batch, self._limits)
+        for name, padding in PER_TOKEN:
+            _fill(self._flat[name], getattr(batch, name), tokens, padding)
+        for name, padding in PER_SEQUENCE:
+            _fill(self._flat[name], getattr(batch, name), seqs, padding)
+        _fill(self._flat["query_start"], batch.query_start, seqs + 1, batch.tokens)
+        self._table[: batch.seqs] = batch.block_table
+        self._table[batch.seqs : seqs] = 0
+
+
+def _fill(home: npt.NDArray[Any], values: npt.NDArray[Any], upto: int, padding: int) -> None:
+    home[: len(values)] = values
+    home[len(values) : upto] = padding
+
+
+def check_batch(batch: StepBatch, limits: StepLimits) -> None:
+    """Refuse what compiled code would read out of bounds.
+
+    Raises:
+        UsageError: with the field and the values it may have.
+    """
+    if not 0 < batch.tokens <= limits.max_tokens or not 0 < batch.seqs <= limits.max_seqs:
+        raise UsageError(
+            f"a step of {batch.tokens} tokens of {batch.seqs} sequences cannot run",
+            f"it holds 1 to {limits.max_tokens} tokens of 1 to {limits.max_seqs} sequences",
+        )
+    slots = limits.num_blocks * limits.block_size
+    for name, low, high in (
+        ("input_ids", 0, limits.vocab),
+        ("positions", 0, limits.max_model_len),
+        ("slot_mapping", -1, slots),
+        ("block_table", 0, limits.num_blocks),
+        ("seq_lens", 0, limits.max_blocks_per_seq * limits.block_size + 1),
+        ("query_start", 0, batch.tokens + 1),
+        ("logits_index", 0, batch.tokens),
+    ):
+        _check_range(name, getattr(batch, name), low, high)
+    if np.any(np.diff(batch.query_start) < 0):
+        raise UsageError("query_start must not fall", f"it is {batch.query_start[:9].tolist()}")
+
+
+def _check_range(name: str, values: npt.NDArray[Any], low: int, high: int) -> None:
+    if values.dtype != np.int32:
+        raise UsageError(f"{name} must be int32", f"it is {values.dtype}")
+    if values.size and (int(values.min()) < low or int(values.max()) >= high):
+        raise UsageError(
+            f"{name} is out of range",
+            f"values {int(values.min())} to {int(values.max())}, allowed {low} to {high - 1}",
+        )

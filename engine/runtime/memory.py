@@ -1,0 +1,97 @@
+"""All memory of a step, allocated once: inputs in one packed block, buffers in one workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+import numpy.typing as npt
+import torch
+
+from vcc.cache.errors import IntegrityError
+from vcc.engine.graphs.base import Sizes
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.graphs.expr import evaluate_all
+from vcc.engine.graphs.packing import ALIGNMENT, pack
+from vcc.engine.graphs.program import Program, Value
+
+
+class StepMemory:
+    """Tensors of a program at any declared sizes, as views of memory that never moves.
+
+    Args:
+        program: the step.
+        given: tensors that exist already, by value name: weights, constants, KV caches.
+        highest: largest size of every symbol.
+    """
+
+    def __init__(
+        self, program: Program, given: Mapping[str, torch.Tensor], highest: Sizes
+    ) -> None:
+        self._given = given
+        self._values = program.by_name()
+        _check_given(self._values, given)
+        sizes = {v.name: _bytes(v, highest) for v in program.values if v.name not in given}
+        inputs = [v.name for v in program.of_role("input") if v.name not in given]
+        placement = pack(program, {n: s for n, s in sizes.items() if n not in inputs})
+        starts, end = _in_a_row(inputs, sizes)
+        self._offsets = {**placement.offsets, **starts}
+        self._block = torch.zeros(end, dtype=torch.uint8)
+        self._workspace = torch.empty(placement.size, dtype=torch.uint8)
+        self._inputs = frozenset(inputs)
+        self._sizes = sizes
+
+    def view(self, name: str, sizes: Sizes) -> torch.Tensor:
+        """The tensor of a value at the given sizes; equal addresses at all sizes."""
+        if name in self._given:
+            return self._given[name]
+        value = self._values[name]
+        shape = evaluate_all(value.shape, sizes)
+        count = prod(shape) * DTYPES[value.dtype].itemsize
+        start = self._offsets[name]
+        return self._home(name)[start : start + count].view(DTYPES[value.dtype]).view(shape)
+
+    def array(self, name: str) -> npt.NDArray[object]:
+        """An input's memory at its largest size, flat, for the host to write."""
+        start, value = self._offsets[name], self._values[name]
+        flat = self._block[start : start + self._sizes[name]]
+        return flat.view(DTYPES[value.dtype]).numpy()
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Size of the packed workspace."""
+        return self._workspace.numel()
+
+    def _home(self, name: str) -> torch.Tensor:
+        return self._block if name in self._inputs else self._workspace
+
+
+def _bytes(value: Value, highest: Sizes) -> int:
+    return prod(evaluate_all(value.shape, highest)) * DTYPES[value.dtype].itemsize
+
+
+def _in_a_row(names: list[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
+    starts, at = {}, 0
+    for name in names:
+        starts[name] = at
+        at += -(-sizes[name] // ALIGNMENT) * ALIGNMENT
+    return starts, at
+
+
+def _check_given(values: Mapping[str, Value], given: Mapping[str, torch.Tensor]) -> None:
+    """Weights, constants and caches once, when bound: compiled code checks nothing itself."""
+    for name, tensor in given.items():
+        value = values.get(name)
+        if value is None:
+            continue
+        static = [None if isinstance(size, (str, list)) else size for size in value.shape]
+        fits = len(static) == tensor.dim() and all(
+            want is None or want == have for want, have in zip(static, tensor.shape, strict=True)
+        )
+        if not fits or DTYPES[value.dtype] != tensor.dtype or not tensor.is_contiguous():
+            raise IntegrityError(
+                f"{value.target} does not fit the compiled code",
+                f"it is {tensor.dtype} {list(tensor.shape)} with strides {tensor.stride()}, the "
+                f"code takes {value.dtype} {value.shape}, dense",
+                "the weights are not those that the artifact was built for",
+            )
