@@ -94,12 +94,8 @@ class Folder:
             os.unlink(name, dir_fd=self.fd)
 
     def sync(self) -> None:
-        """Make the folder's entries durable; file systems that cannot do it for folders pass."""
-        try:
-            os.fsync(self.fd)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
+        """Make the folder's entries durable."""
+        sync_folder(self.fd)
 
 
 class WrongSize(Exception):
@@ -119,8 +115,17 @@ def write_all(fd: int, data: bytes | bytearray | memoryview) -> None:
         rest = rest[count:]
 
 
+def sync_folder(fd: int) -> None:
+    """Make a folder's entries durable; file systems that cannot do it for folders pass."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
 def make_private(fd: int, name: str) -> None:
-    """Make a folder of mode 0700 below `fd` whatever the umask; one that exists is left alone."""
+    """Make a durable folder, mode 0700 whatever the umask, below `fd`; an existing one stays."""
     try:
         os.mkdir(name, FOLDER_MODE, dir_fd=fd)
     except FileExistsError:
@@ -132,6 +137,7 @@ def make_private(fd: int, name: str) -> None:
             os.chmod(f"/proc/self/fd/{made}", FOLDER_MODE)
     finally:
         os.close(made)
+    sync_folder(fd)
 
 
 def check_folder(found: os.stat_result, path: str) -> None:

@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vcc.cache.canonical import MAX_BYTES, MAX_DEPTH, MAX_INT, FormatError, decode, encode
 from vcc.cache.errors import IntegrityError
 from vcc.cache.key import is_clean

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+
 from vcc.cache.digest import Digest, is_digest, xxh3
 from vcc.cache.errors import UsageError
 

@@ -7,6 +7,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from vcc.cache.errors import UsageError
 from vcc.cache.key import Difference, Key, canonical_value, is_clean
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.stores import BLOBS, manifest_of
+
 from vcc.cache import canonical
 from vcc.cache.canonical import FormatError
 from vcc.cache.manifest import BlobRef, Manifest, NewerFormat, kind_of
@@ -170,7 +173,5 @@ def test_a_changed_byte_never_reads_as_the_same_manifest(data):
     text = bytearray(GOOD.encode())
     at = data.draw(st.integers(0, len(text) - 1))
     text[at] ^= data.draw(st.integers(1, 255))
-    try:
+    with suppress(FormatError, NewerFormat):
         assert Manifest.decode(bytes(text)) != GOOD
-    except (FormatError, NewerFormat):
-        pass

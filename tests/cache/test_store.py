@@ -21,6 +21,7 @@ from support.stores import (
     overwrite,
     ref_path,
 )
+
 from vcc.cache.blob import Damaged
 from vcc.cache.canonical import FormatError
 from vcc.cache.digest import Digest
