@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
     "vocab_size": 160,
     "hidden_size": 64,
     "intermediate_size": 96,
-    "num_hidden_layers": 4,
+    "num_hidden_layers": 3,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 512,
@@ -46,7 +46,7 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": 8.0,
     },
 }
-"""What makes each family itself: windows shorter than the long prompts, explicit head sizes, caps."""
+"""What makes each family itself: windows shorter than long prompts, explicit head sizes, caps."""
 
 
 def make_checkpoint(
@@ -75,6 +75,7 @@ def make_checkpoint(
     """
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
+    _quiet()
     fields = SIZES | OWN_SIZES[arch] | {"tie_word_embeddings": tied} | overrides
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(arch, **fields))
     _redraw(model, seed, zero_centred=arch == "gemma2")
@@ -87,7 +88,7 @@ def make_checkpoint(
 
 
 def reference_logits(directory: Path, token_ids: Sequence[int], dtype: str) -> Tensor:
-    """transformers' logits [len(token_ids), vocab] with eager attention, weights cast to `dtype`."""
+    """transformers' logits [tokens, vocab] with eager attention and weights cast to `dtype`."""
     model = _reference(str(directory), dtype)
     with torch.no_grad():
         return model(torch.tensor([list(token_ids)])).logits[0]
@@ -97,9 +98,17 @@ def reference_logits(directory: Path, token_ids: Sequence[int], dtype: str) -> T
 def _reference(directory: str, dtype: str) -> Any:
     from transformers import AutoModelForCausalLM
 
+    _quiet()
     return AutoModelForCausalLM.from_pretrained(
         directory, dtype=getattr(torch, dtype), attn_implementation="eager"
     ).eval()
+
+
+def _quiet() -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def _redraw(model: torch.nn.Module, seed: int, *, zero_centred: bool) -> None:

@@ -5,7 +5,6 @@ Logits are [positions, vocabulary]; the rule is applied to all positions of one 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 FP32_SHARE = 1e-4

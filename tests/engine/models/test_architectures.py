@@ -1,0 +1,155 @@
+"""From config.json to DecoderSpec: defaults as in transformers, and refusals by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.checkpoints import ARCHITECTURES as FAMILIES
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.architectures import ARCHITECTURES, DecoderSpec, spec_of
+from vcc.engine.models.bindings import expected_tensors
+
+SMALL = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def spec(arch: str = "LlamaForCausalLM", **fields: Any) -> DecoderSpec:
+    return spec_of({"architectures": [arch], **SMALL, **fields})
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_defaults_and_tensor_shapes_are_those_of_transformers(arch: str) -> None:
+    """A config.json may leave out whatever equals the default."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    full = AutoConfig.for_model(arch, num_hidden_layers=2)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(full)
+    sparse = {"architectures": [FAMILIES[arch]], **_sizes(full)}
+    assert spec_of(sparse) == spec_of({**full.to_dict(), "architectures": [FAMILIES[arch]]})
+    theirs = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    assert expected_tensors(spec_of(sparse)) == theirs
+
+
+def _sizes(config: Any) -> dict[str, Any]:
+    names = (*SMALL, "max_position_embeddings")
+    return {name: getattr(config, name) for name in names if name != "num_key_value_heads"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "windows"),
+    [
+        ({}, (0, 0, 0, 0)),
+        ({"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 3}, (0, 0, 0, 8)),
+        ({"use_sliding_window": False, "sliding_window": 8}, (0, 0, 0, 0)),
+        ({"use_sliding_window": True, "sliding_window": None}, (0, 0, 0, 0)),
+        (
+            {
+                "use_sliding_window": True,
+                "sliding_window": 8,
+                "layer_types": ["sliding_attention", "full_attention"] * 2,
+            },
+            (8, 0, 8, 0),
+        ),
+    ],
+)
+def test_qwen_windows(fields: dict[str, Any], windows: tuple[int, ...]) -> None:
+    assert spec("Qwen3ForCausalLM", **fields).windows == windows
+
+
+def test_mistral_windows_all_layers_or_none() -> None:
+    assert spec("MistralForCausalLM", sliding_window=8).windows == (8, 8, 8, 8)
+    assert spec("MistralForCausalLM", sliding_window=None).windows == (0, 0, 0, 0)
+
+
+def test_gemma2_alternates_and_scales() -> None:
+    found = spec("Gemma2ForCausalLM", sliding_window=8, query_pre_attn_scalar=16, head_dim=16)
+    assert found.windows == (8, 0, 8, 0)
+    assert (found.scale, found.embed_scale, found.norm_offset) == (0.25, 8.0, 1.0)
+    assert (found.attention_cap, found.logit_cap, found.tied) == (50.0, 30.0, True)
+    assert spec("Gemma2ForCausalLM", attn_logit_softcapping=None).attention_cap == 0.0
+
+
+def test_an_unknown_architecture_names_what_is_supported_and_what_comes_later() -> None:
+    with pytest.raises(ModelError, match="OddForCausalLM") as caught:
+        spec("OddForCausalLM")
+    for name in (*ARCHITECTURES, "Gemma 3", "Phi-3", "Mixtral", "Qwen2-MoE", "Qwen3-MoE"):
+        assert name in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("arch", "word"),
+    [
+        ("DeepseekV3ForCausalLM", "MLA"),
+        ("JambaForCausalLM", "Mamba"),
+        ("Mamba2ForCausalLM", "Mamba"),
+    ],
+)
+def test_kinds_that_are_never_built_in_are_refused_by_name(arch: str, word: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        spec(arch)
+    assert word in caught.value.why
+
+
+@pytest.mark.parametrize("method", ["awq", "gptq", "fp8", "compressed-tensors"])
+def test_quantised_checkpoints_are_refused_by_name(method: str) -> None:
+    with pytest.raises(ModelError, match=method):
+        spec(quantization_config={"quant_method": method})
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"hidden_size": None}, "hidden_size"),
+        ({"hidden_size": 0}, "hidden_size"),
+        ({"hidden_size": "64"}, "hidden_size"),
+        ({"vocab_size": 2**31}, "vocab_size"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers"),
+        ({"num_hidden_layers": True}, "num_hidden_layers"),
+        ({"num_key_value_heads": 3}, "num_key_value_heads"),
+        ({"num_attention_heads": 5, "num_key_value_heads": 5}, "num_attention_heads"),
+        ({"rms_norm_eps": -1.0}, "rms_norm_eps"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
+        ({"hidden_act": "relu"}, "hidden_act"),
+        ({"architectures": []}, "architecture"),
+        ({"architectures": None}, "architecture"),
+    ],
+)
+def test_unusable_fields_are_named(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        spec(**fields)
+    assert named in caught.value.what
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"layer_types": ["full_attention"]},
+        {"layer_types": "full_attention"},
+        {"layer_types": ["chunked_attention"] * 4},
+        {"layer_types": ["sliding_attention"] * 4, "use_sliding_window": False},
+    ],
+)
+def test_layer_types_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="layer"):
+        spec("Qwen2ForCausalLM", **fields)
+
+
+def test_a_layer_mix_that_transformers_ignores_is_refused() -> None:
+    mixed = ["sliding_attention", "full_attention"] * 2
+    with pytest.raises(ModelError, match="layer_types"):
+        spec("MistralForCausalLM", layer_types=mixed)
+
+
+def test_bidirectional_attention_is_refused() -> None:
+    with pytest.raises(ModelError, match="bidirectional"):
+        spec("Gemma2ForCausalLM", use_bidirectional_attention=True)
