@@ -1,0 +1,77 @@
+"""vcc compile builds and stores; --dry-run explains and does neither."""
+
+from __future__ import annotations
+
+
+def test_builds_and_stores(vcc, engine):
+    done = vcc("compile", "demo", "--mode", "full")
+    assert done.code == 0, done.err
+    assert "stored: demo for tests" in done.out
+    assert "1 unique pieces, 1 compiled" in done.out
+    assert "compile: piece 0 done (1 of 1)" in done.err
+    assert vcc("run", "demo", "--prompt", "a", "--require-warm").code == 0
+
+
+def test_json_has_artifact_reasons_and_counters(vcc, engine):
+    found = vcc("compile", "demo", "--json").json
+    assert len(found["artifact"]) == 64
+    assert found["counters"]["compiles"] == 1
+    assert {"field", "was", "now", "why"} == set(found["reasons"][0])
+
+
+def test_options_reach_the_request(vcc, engine, tmp_path):
+    vcc(
+        "compile",
+        "demo",
+        "-O1",
+        "--shapes",
+        "4,1",
+        "--jobs",
+        "3",
+        "--keep",
+        str(tmp_path),
+        "--weights",
+        "none",
+        "--max-num-seqs",
+        "8",
+        "--compilation-config",
+        '{"compile_sizes": [4]}',
+    )
+    (request,) = engine.builds
+    assert request.compilation.level.name == "O1"
+    assert request.compilation.capture_sizes == (4, 1)
+    assert request.compilation.compile_sizes == (4,)
+    assert (request.jobs, request.keep, request.weights) == (3, tmp_path, "none")
+    assert request.model.max_num_seqs == 8
+
+
+def test_flags_go_before_the_json(vcc, engine):
+    vcc("compile", "demo", "--mode", "full", "--compilation-config", '{"cuda_graph_mode": "none"}')
+    assert engine.builds[0].compilation.cuda_graph_mode.value == "full"
+
+
+def test_a_build_that_cannot_be_stored_is_a_storage_error(vcc, engine, own_store):
+    own_store.write_text("a file where the store should be")
+    done = vcc("compile", "demo")
+    assert done.code == 5
+    assert "built but not stored" in done.err
+    assert "--cache-dir" in done.err
+
+
+def test_dry_run_prints_reasons_and_builds_nothing(vcc, engine, own_store):
+    done = vcc("compile", "demo", "--dry-run", "-O2")
+    assert done.code == 0
+    assert "level O2" in done.out
+    assert "miss: the store is empty" in done.out
+    assert engine.builds == []
+    assert not own_store.exists()
+    vcc("compile", "demo")
+    found = vcc("compile", "demo", "--dry-run", "--json").json
+    assert len(found["hit"]) == 64
+    assert found["reasons"]
+
+
+def test_dry_run_says_what_would_be_refused(vcc):
+    done = vcc("compile", "demo", "--dry-run", "--compile", "stock")
+    assert done.code == 0
+    assert "refused: stock torch.compile" in done.out

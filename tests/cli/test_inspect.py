@@ -1,0 +1,81 @@
+"""vcc inspect shows the store, an artifact and what a key is made of."""
+
+from __future__ import annotations
+
+
+def test_an_empty_store_is_said(vcc, own_store):
+    done = vcc("inspect", "cache")
+    assert done.out == f"no artifacts in {own_store}\n"
+    assert vcc("inspect", "cache", "--json").json == {
+        "root": str(own_store),
+        "artifacts": [],
+        "size": 0,
+    }
+
+
+def test_cache_lists_what_is_stored(vcc, engine):
+    vcc("compile", "demo", "--mode", "full")
+    head, row = vcc("inspect", "cache").out.splitlines()
+    assert head.split() == ["artifact", "age", "size", "dtype", "compile", "graphs", "what"]
+    assert "bf16" in row
+    assert "full" in row
+    assert row.endswith("demo for tests")
+    (found,) = vcc("inspect", "cache", "--json").json["artifacts"]
+    assert found["request"]["config.cuda_graph_mode"] == "full"
+
+
+def test_an_artifact_is_named_by_id_beginning_or_model(vcc, engine):
+    vcc("compile", "demo")
+    (entry,) = vcc("inspect", "cache", "--json").json["artifacts"]
+    shown = {
+        vcc("inspect", "artifact", name).out
+        for name in (entry["artifact"], entry["artifact"][:8], "demo")
+    }
+    assert len(shown) == 1
+    text = shown.pop()
+    for part in (
+        "request",
+        "code key",
+        "host rules",
+        "piece/0.so",
+        "model.digest",
+        "config.mode (open)",
+    ):
+        assert part in text
+    found = vcc("inspect", "artifact", "demo", "--json").json
+    assert found["artifact"] == entry["artifact"]
+    assert found["blobs"]["piece/0.so"]["kind"] == "library"
+
+
+def test_key_shows_base_stated_and_open(vcc, engine):
+    done = vcc("inspect", "key", "demo", "--mode", "full")
+    assert "model.architecture" in done.out
+    assert "miss: the store is empty" in done.out
+    found = vcc("inspect", "key", "demo", "--mode", "full", "--json").json
+    assert found["stated"] == {"config.cuda_graph_mode": "full"}
+    assert "config.mode" in found["open"]
+    assert found["base"]["model.dtype"] == "bf16"
+    assert found["hit"] is None
+    vcc("compile", "demo", "--mode", "full")
+    assert "hit: artifact" in vcc("inspect", "key", "demo", "--mode", "full").out
+
+
+def test_an_ambiguous_beginning_lists_the_candidates(vcc, engine, monkeypatch):
+    import pytest
+
+    from vcc.cache.errors import UsageError
+    from vcc.cli.inspect import find_entry
+
+    class Two:
+        root = "x"
+
+        def entries(self):
+            return iter([Named("abcd" + "0" * 60), Named("abcd" + "1" * 60)])
+
+    class Named:
+        def __init__(self, artifact):
+            self.artifact = artifact
+
+    with pytest.raises(UsageError, match="abcd is not one artifact"):
+        find_entry(Two(), "abcd")
+    assert find_entry(Two(), "ABCD1").artifact.endswith("1")
