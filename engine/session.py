@@ -17,6 +17,7 @@ from vcc.cache.store import Store
 from vcc.engine.events import Events, NullEvents
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up
+from vcc.engine.runtime.host import why_not
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Booted
@@ -64,7 +65,12 @@ def find(session: Session) -> Found:
     base, stated = look_up(session.settled)
     try:
         entries = session.store.find(base, stated)
-        return Found(entries, "" if entries else str(session.store.misses(base, stated)))
+        usable = tuple(entry for entry in entries if not why_not(dict(entry.host_rules)))
+        if usable:
+            return Found(usable)
+        if entries:
+            return Found((), f"not for this host: {why_not(dict(entries[0].host_rules))}")
+        return Found((), str(session.store.misses(base, stated)))
     except StorageError as error:
         return Found((), str(error))
 

@@ -111,8 +111,8 @@ import sys, time
 from types import ModuleType
 from vcc.cli import main
 def build(*rest):
-    print("ready", file=sys.stderr, flush=True)
     try:
+        print("ready", file=sys.stderr, flush=True)
         time.sleep(60)
     finally:
         print("cleaned", file=sys.stderr, flush=True)

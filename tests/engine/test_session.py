@@ -96,6 +96,19 @@ def test_a_damaged_artifact_makes_way_for_an_older_one(session, engine, monkeypa
     assert engine.builds == []
 
 
+def test_an_artifact_for_another_host_is_passed_over_with_the_reason(session, engine):
+    one = session(require_warm=True)
+    manifest = manifest_of(one.settled.request)
+    fits = one.store.publish(msgspec.structs.replace(manifest, created=1), BLOBS)
+    rules = {"machine": "pdp11"}
+    one.store.publish(msgspec.structs.replace(manifest, host_rules=rules, created=2), BLOBS)
+    assert [entry.artifact for entry in find(one).entries] == [fits.artifact]
+    other = Store.open(one.store.root / "other")
+    other.publish(msgspec.structs.replace(manifest, host_rules=rules), BLOBS)
+    with pytest.raises(MissingArtifact, match="it is for pdp11"):
+        open_session(session(store=other, require_warm=True))
+
+
 def test_a_store_that_cannot_be_read_is_a_miss(session, engine):
     class Broken(Store):
         def find(self, *rest, **more):
