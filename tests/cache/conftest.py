@@ -9,6 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from vcc.cache.store import Store
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Where a store may be made."""
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def damages():
+    """What `store` reported."""
+    return []
+
+
+@pytest.fixture
+def store(root, damages):
+    """A store that is not there yet."""
+    return Store.open(root, on_damage=damages.append)
+
 
 @pytest.fixture
 def open_tmp():

@@ -87,6 +87,10 @@ def test_a_huge_text_is_refused_in_little_memory():
     assert peak < 1 << 20
 
 
+def test_the_caps_are_those_of_the_format():
+    assert (MAX_BYTES, MAX_DEPTH, MAX_INT) == (2**20, 16, 2**53)
+
+
 def test_the_deepest_allowed_value_passes_and_one_more_does_not():
     at_cap = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
     assert encode(decode(at_cap, "thing"), "thing") == at_cap

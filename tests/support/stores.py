@@ -39,6 +39,11 @@ def manifest_of(mode: str = "full", created: int = 1_700_000_000, **changes: obj
     return Manifest(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+def quiet(root: Path) -> Store:
+    """A store that reports damage to nobody."""
+    return Store.open(root, on_damage=lambda damage: None)
+
+
 def blob_path(root: Path, digest: Digest | str) -> Path:
     """Where a blob or manifest lies."""
     text = str(digest)
