@@ -1,0 +1,55 @@
+"""The table of schemas is what torch has, and fakes agree with the implementations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from support.paged import Heads, paged_batch
+from torch.library import opcheck
+
+from vcc.engine.ops import native_torch, schemas
+
+
+def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
+    x, weight = torch.randn(3, 48).to(dtype), torch.randn(48).to(dtype)
+    q, k = torch.randn(5, 4 * 16).to(dtype), torch.randn(5, 2 * 16).to(dtype)
+    cos, sin = torch.randn(5, 6), torch.randn(5, 6)
+    batch = paged_batch(Heads(4, 2, 16), [(9, 3), (2, 1)], dtype, padding_rows=1)
+    slots = torch.tensor([3, -1, 7, 8, 9], dtype=torch.int32)
+    indices = (batch.block_table, batch.seq_lens, batch.query_start)
+    return {
+        "rms_norm": (x, weight, 1e-6, 1.0),
+        "fused_add_rms_norm": (x, x.flip(0), weight, 1e-6),
+        "silu_and_mul": (x,),
+        "rotary_embedding": (q, k, cos, sin, 16),
+        "kv_write": (k, k.flip(0), batch.kv_cache, slots),
+        "paged_attention": (batch.q, batch.kv_cache, *indices, torch.empty(5, 64).to(dtype), 0.25),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", [op.name for op in schemas.OPS])
+def test_opcheck_passes(ops: Any, name: str, dtype: torch.dtype) -> None:
+    opcheck(getattr(ops, name).default, _arguments(dtype)[name])
+
+
+def test_the_table_is_what_torch_has(ops: Any) -> None:
+    for op in schemas.OPS:
+        # torch prints the default 0.0 as "0."
+        found = re.sub(r"=0\.(?!\d)", "=0.0", str(getattr(ops, op.name).default._schema))
+        assert found == f"{schemas.NAMESPACE}::{op.schema}"
+
+
+def test_every_operator_has_a_plain_torch_implementation() -> None:
+    assert [name for name, _ in native_torch.IMPLEMENTATIONS] == [op.name for op in schemas.OPS]
+
+
+def test_fakes_of_empty_and_single_row_inputs(ops: Any) -> None:
+    weight = torch.empty(8, device="meta")
+    for rows in (0, 1):
+        x = torch.empty(rows, 8, device="meta")
+        assert ops.rms_norm(x, weight, 1e-6).shape == (rows, 8)
+        assert ops.silu_and_mul(x).shape == (rows, 4)
