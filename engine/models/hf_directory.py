@@ -53,7 +53,7 @@ def read_directory(place: Path, weights: str | None) -> HfDirectory:
             name: TensorInfo(dtype, shape) for name, shape in expected_tensors(spec).items()
         }
     else:
-        tensors = tensors_in(_weights_place(place, weights))
+        tensors = tensors_in(place if weights is None else weights_place(weights))
         check(spec, tensors)
     tokenizer = place / "tokenizer.json"
     return HfDirectory(
@@ -85,10 +85,13 @@ def _generation(place: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**ids, **(read_json(file) if file.is_file() else {})}
 
 
-def _weights_place(place: Path, weights: str | None) -> Path:
-    if weights is None:
-        return place
-    other = Path(weights).expanduser()
-    if not other.exists():
+def weights_place(weights: str) -> Path:
+    """Where `--weights PATH` points.
+
+    Raises:
+        ModelError: there is nothing.
+    """
+    place = Path(weights).expanduser()
+    if not place.exists():
         raise ModelError(f"no weights at {weights}", "there is no such file or directory")
-    return other
+    return place

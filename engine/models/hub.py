@@ -106,7 +106,7 @@ def _lack(found: Snapshot | None, place: HubPlace, wants_weights: bool) -> str:
 
 
 def _not_here(name: str, lack: str, cause: str, hint: str = "") -> ModelError:
-    fetch = f"download it where there is a network: hf download {name}"
+    fetch = f"download it where there is a network (hf download {name}), or give a model directory"
     return ModelError(f"{name} is not ready on this machine", f"{lack}; {cause}", hint or fetch)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from vcc.cache.errors import ModelError
 from vcc.engine.models.tensor_info import TensorInfo
 
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
 """Named from Python 3.11 on. Without it a file larger than memory may not be mapped."""
 
 

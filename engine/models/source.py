@@ -19,13 +19,20 @@ from vcc.cache.errors import ModelError
 from vcc.cache.key import Key, canonical_value
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.models.bindings import expected_tensors
+from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.factory import FactoryRef, sources_of
-from vcc.engine.models.hf_directory import NO_WEIGHTS, declared_dtype, read_directory
+from vcc.engine.models.hf_directory import (
+    NO_WEIGHTS,
+    declared_dtype,
+    read_directory,
+    weights_place,
+)
 from vcc.engine.models.hub import HUB_ID, HubPlace, find_model, hub_place
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
 
 DEMO = Path(__file__).with_name("demo")
+_FORMS = "give a directory, a Hugging Face id, module:factory, or demo"
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -110,8 +117,10 @@ def open_source(
     """
     del trust_remote_code
     place = Path(name).expanduser()
+    if not name:
+        raise ModelError("no model was named", "the name is empty", _FORMS)
     if _FACTORY.fullmatch(name) and not place.exists():
-        return _module(name, shapes)
+        return _module(name, shapes, weights)
     if shapes:
         raise ModelError("--shape goes with module:factory only", f"{name} fixes its own inputs")
     if name == "demo":
@@ -138,10 +147,16 @@ def _decoder(name: str, place: Path, weights: str | None, revision: str | None =
     )
 
 
-def _module(name: str, shapes: Sequence[str]) -> Source:
+def _module(name: str, shapes: Sequence[str], weights: str | None) -> Source:
+    """A factory's weights are its own unless a safetensors file or directory replaces them."""
     ref = FactoryRef.parse(name)
     return Source(
-        kind="module", name=name, factory=ref, shapes=parse_shapes(shapes), code=sources_of(ref)
+        kind="module",
+        name=name,
+        tensors={} if weights in (None, NO_WEIGHTS) else tensors_in(weights_place(weights)),
+        factory=ref,
+        shapes=parse_shapes(shapes),
+        code=sources_of(ref),
     )
 
 
@@ -155,9 +170,7 @@ def _missing(name: str, place: Path) -> ModelError:
     if place.suffix == ".gguf":
         return ModelError(f"{name} is GGUF", "GGUF is not supported")
     why = "it is a file, not a directory" if place.is_file() else "there is no such directory"
-    return ModelError(
-        f"no model at {name}", why, "give a directory, a Hugging Face id, module:factory, or demo"
-    )
+    return ModelError(f"no model at {name}", why, _FORMS)
 
 
 def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
@@ -168,7 +181,7 @@ def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
     lines = "".join(f"{name} {list(shape)}\n" for name, shape in expected_tensors(spec).items())
     return (
         *((f"model.{label}", canonical_value(value)) for label, value in (plain | rope).items()),
-        ("model.quantisation", NO_WEIGHTS),
+        ("model.quantisation", "none"),
         ("model.tensors", Digest.of(lines.encode()).hex),
     )
 

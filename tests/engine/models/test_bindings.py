@@ -1,4 +1,4 @@
-"""Bindings of a decoder: every parameter has one, and a checkpoint is checked against its config."""
+"""Bindings of a decoder: every parameter has one; checkpoints are checked against the config."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""`--shape` texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcc.cache.errors import UsageError
+from vcc.engine.models.shapes import Dim, InputShape, parse_shapes
+
+dims = st.tuples(st.integers(1, 9999), st.integers(0, 9999)).map(lambda d: Dim(d[0], sum(d)))
+shapes = st.builds(
+    InputShape,
+    st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True),
+    st.lists(dims, min_size=1, max_size=4).map(tuple),
+    st.sampled_from([None, "int64", "bfloat16"]),
+)
+
+
+@given(shapes)
+def test_parse_is_the_inverse_of_str(shape: InputShape) -> None:
+    assert InputShape.parse(str(shape)) == shape
+
+
+def test_fixed_and_ranged_dimensions() -> None:
+    shape = InputShape.parse("x=1-8x128:int64")
+    assert shape == InputShape("x", (Dim(1, 8), Dim(128, 128)), "int64")
+    assert [dim.dynamic for dim in shape.dims] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "x=", "=8", "x=8x", "x=x8", "x=8xx8", "x=0", "x=0-8", "x=8-4", "x=8x0"),
+        *("x=-8", "x=8-", "x=1-2-3", "x=8:float31", "x=8:", "1x=8", "x=99999999999", "x=8 "),
+    ],
+)
+def test_a_malformed_shape_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        InputShape.parse(text)
+    assert "name=8x128" in caught.value.hint
+
+
+def test_a_name_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="x twice"):
+        parse_shapes(["x=8", "y=8", "x=4"])
