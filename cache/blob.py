@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from vcc.cache.digest import Digest
@@ -67,6 +66,8 @@ def read_blobs(read: Callable[[str], bytes], names: Iterable[str]) -> dict[str, 
     wanted = tuple(dict.fromkeys(names))
     if len(wanted) < 2:
         return {name: read(name) for name in wanted}
+    from concurrent.futures import ThreadPoolExecutor  # a look-up does not pay for the import
+
     with ThreadPoolExecutor(min(THREADS, len(wanted)), "vcc-verify") as pool:
         return dict(zip(wanted, pool.map(read, wanted), strict=True))
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from vcc.cache.blob import Damaged, read_blobs
 from vcc.cache.digest import Digest
 from vcc.cache.errors import MissingArtifact
-from vcc.cache.expose import exposed
 from vcc.cache.manifest import BlobRef, Manifest
 
 
@@ -71,6 +70,8 @@ class Loaded:
         Raises:
             as `read`, and ExecForbidden where this system refuses executable memory files.
         """
+        from vcc.cache.expose import exposed  # a look-up does not pay for the import
+
         digests = {name: self.ref(name).digest for name in names}
         return exposed(digests, self.read_all(names))
 

@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,7 +80,7 @@ def _add(
     store: Folder, own: Folder, to: Folder, name: str, data: bytes, check: Callable[[], object]
 ) -> None:
     """Give `data` its name in `to`; what is there already is checked, and replaced if damaged."""
-    temp = secrets.token_hex(8)
+    temp = os.urandom(8).hex()
     own.write(temp, data)
     try:
         os.link(temp, name, src_dir_fd=own.fd, dst_dir_fd=to.fd, follow_symlinks=False)
@@ -143,7 +142,7 @@ def _cleaned(work: Callable[[], object], path: str) -> None:
 def own_name() -> str:
     """`host.boot.pid.random`: equal pids and host names in two containers do not collide."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:40] or "host"
-    return f"{host}.{_boot_id()}.{os.getpid()}.{secrets.token_hex(16)}"
+    return f"{host}.{_boot_id()}.{os.getpid()}.{os.urandom(16).hex()}"
 
 
 def _boot_id() -> str:

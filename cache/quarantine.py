@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 from contextlib import suppress
 
 from vcc.cache.folder import Folder
@@ -31,7 +30,7 @@ def set_aside(store: Folder, folder: Folder, name: str) -> bool:
     """
     try:
         with store.below(QUARANTINE, create=True) as kept:
-            target = f"{name}.{secrets.token_hex(8)}"
+            target = f"{name}.{os.urandom(8).hex()}"
             os.rename(name, target, src_dir_fd=folder.fd, dst_dir_fd=kept.fd)
             return True
     except FileNotFoundError:

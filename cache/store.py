@@ -15,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from vcc.cache import publish as publishing
 from vcc.cache.blob import MAX_BLOB, Damaged, place, read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
+from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
 from vcc.cache.explain import Miss, explain_miss
 from vcc.cache.folder import Folder
 from vcc.cache.key import Key
@@ -138,6 +137,8 @@ class Store:
             Unsafe: the root is not safe to use.
             FormatError: the manifest breaks a rule.
         """
+        from vcc.cache import publish as publishing  # a look-up does not pay for the import
+
         full = manifest.with_blobs(blobs)
         if not full.created:
             full = msgspec.structs.replace(full, created=max(0, int(time.time())))
@@ -152,8 +153,13 @@ class Store:
 
         Args:
             entry: the bad entry.
-            reason: what is wrong; a `Damaged` error also sets its blob aside. Never raises.
+            reason: what is wrong; a `Damaged` error also sets its blob aside. Trouble that says
+                nothing against the entry (a storage error, a later format) leaves it alone.
+
+        Never raises.
         """
+        if isinstance(reason, (StorageError, NewerFormat)):
+            return
         digest = reason.digest if isinstance(reason, Damaged) else None
         bad = [(REFS, entry.base.digest.hex, entry.artifact), *([place(digest)] if digest else [])]
         self._set_aside(entry.artifact, str(reason), bad)

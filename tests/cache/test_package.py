@@ -63,7 +63,8 @@ def test_a_look_up_in_a_fresh_process_imports_little(tmp_path):
         "from vcc.cache.store import Store\n"
         f"assert Store.open(pathlib.Path({str(tmp_path)!r}) / 'none').find(BASE) == ()\n"
         "heavy = {'torch', 'numpy', 'filelock', 'asyncio', 'pickle', 'ctypes', 'subprocess',\n"
-        "         'xxhash', 'importlib.metadata', 'zipfile'}\n"
+        "         'xxhash', 'importlib.metadata', 'zipfile', 'tempfile', 'secrets', 'mmap',\n"
+        "         'concurrent.futures'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -19,7 +19,7 @@ from support.stores import (
 )
 
 from vcc.cache.blob import Damaged
-from vcc.cache.errors import IntegrityError, MissingArtifact
+from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.key import Key
 from vcc.cache.manifest import NewerFormat
 from vcc.cache.store import Damage, Store
@@ -156,6 +156,14 @@ def test_a_damaged_entry_is_reported_once_set_aside_and_rebuilt(store, root, dam
     assert len(list((root / "v1/quarantine").iterdir())) == 2
     assert store.publish(manifest_of(), BLOBS) == entry
     assert_intact(root, entry)
+
+
+def test_trouble_that_says_nothing_against_an_entry_leaves_it_alone(store, damages):
+    entry = store.publish(manifest_of(), BLOBS)
+    store.quarantine(entry, StorageError("cannot read", "too many open files"))
+    store.quarantine(entry, NewerFormat("later"))
+    assert store.find(BASE) == (entry,)
+    assert damages == []
 
 
 def test_damage_is_logged_by_default(root, caplog):
