@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -38,6 +39,17 @@ def err(text: str) -> None:
 def out_json(value: Mapping[str, object]) -> None:
     """Print one JSON object to standard output."""
     out(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def ask(prompt: str) -> str | None:
+    """A line from the terminal; None at its end (Ctrl-D)."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 (gives `input` editing and history)
+    try:
+        return input(prompt)
+    except EOFError:
+        err("")
+        return None
 
 
 def warn(reason: str) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from vcc.cli import options
-from vcc.cli.console import err, events, out, out_json
+from vcc.cli.console import ask, err, events, out, out_json, show_error
 from vcc.cli.request import ModelOptions, build_request
 
 if TYPE_CHECKING:
     from vcc.engine.answer import Asked
+    from vcc.engine.runtime.defaults import Overrides
     from vcc.engine.runtime.report import RunReport
     from vcc.engine.session import Session
 
@@ -93,7 +95,8 @@ def run_command(
     ledger = Ledger(process_start())
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
-    said = read_prompts(prompt or (), prompts)
+    talking = chat and not prompt and prompts is None and sys.stdin.isatty()
+    said = () if talking else read_prompts(prompt or (), prompts)
     with ledger.phase("resolve"):
         from vcc.cache.store import Store
         from vcc.engine.request import settle
@@ -122,10 +125,16 @@ def run_command(
     session = Session(settled, store, golden, require_warm, shown, ledger)
     overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
     try:
-        found = _answer(session, Asked(said, overrides, chat), stream=not json)
+        if talking:
+            found = _talk(session, overrides)
+        else:
+            found = _answer(session, Asked(said, overrides, chat), stream=not json)
     finally:
         shown.close()
-    _show(found, as_json=json)
+    if not talking or json:
+        _show_answers(found, as_json=json)
+    if not json:
+        _show_account(found)
     if report is not None:
         _write_report(report, found)
 
@@ -139,13 +148,33 @@ def _answer(session: Session, asked: Asked, *, stream: bool) -> RunReport:
     return answer(session, asked)
 
 
-def _show(found: RunReport, *, as_json: bool) -> None:
-    from vcc.engine.runtime.report import ledger_lines
+def _talk(session: Session, overrides: Overrides) -> RunReport:
+    """Ask for messages on the terminal until its end (Ctrl-D); answers are printed as they come."""
+    from vcc.cache.errors import UsageError
+    from vcc.engine.conversation import Conversation
 
+    conversation = Conversation(session, overrides)
+    while (text := ask("> ")) is not None:
+        if not text.strip():
+            continue
+        try:
+            conversation.say(text, lambda part: out(part, end=""))
+        except UsageError as error:  # grown too long, say: the talk may go on
+            show_error(error)
+        out("")
+    return conversation.report()
+
+
+def _show_answers(found: RunReport, *, as_json: bool) -> None:
     if as_json:
         out_json(found.as_dict())
-        return
-    out("" if len(found.answers) == 1 else _answers_text(found))
+    else:
+        out("" if len(found.answers) == 1 else _answers_text(found))
+
+
+def _show_account(found: RunReport) -> None:
+    from vcc.engine.runtime.report import ledger_lines
+
     for note in found.notes:
         err(f"note      {note}")
     for line in ledger_lines(found):

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from vcc.cache.errors import UsageError
 from vcc.engine.models.source import Source
+from vcc.engine.monitor import Ledger
 from vcc.engine.prompt import Prompt
 from vcc.engine.request import Settled
 from vcc.engine.runtime.batch import StepLimits
@@ -35,8 +37,13 @@ class Asked:
     chat: bool = False
 
 
-class _Growing:
-    """One answer as it grows."""
+class Growing:
+    """One answer as it grows.
+
+    Args:
+        prompt: what it answers.
+        tokenizer: None for a model without one, whose tokens are shown as numbers.
+    """
 
     def __init__(self, prompt: Prompt, tokenizer: Tokenizer | None) -> None:
         self.prompt, self.tokens, self.finish = prompt, list[int](), ""
@@ -76,6 +83,7 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
         MissingArtifact, IntegrityError, CompileError: see `open_session`.
     """
     source = session.settled.request.source
+    check_answers(source)
     with session.ledger.phase("resolve"):
         defaults = resolve_generation(source.generation, asked.overrides)
         tokenizer = _tokenizer(source, asked)
@@ -84,8 +92,9 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
             check_request(request, _planned(session.settled))
     lengths = [len(one.token_ids) + one.max_new_tokens for one in requests]
     ready = open_session(session, lengths)
-    growing = [_Growing(prompt, tokenizer) for prompt in asked.prompts]
-    first_token = _run(session, generate(ready.booted.runner, requests), growing, on_text)
+    growing = [Growing(prompt, tokenizer) for prompt in asked.prompts]
+    events = generate(ready.booted.runner, requests)
+    first_token = hear(session.ledger, events, growing, on_text)
     return make_report(
         session.ledger,
         session.counters,
@@ -96,14 +105,24 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
     )
 
 
-def _run(
-    session: Session, events: Iterator[TokenEvent], growing: Sequence[_Growing], on_text: OnText
+def check_answers(source: Source) -> None:
+    """Raise UsageError for a model that has no tokens to generate."""
+    if source.kind != "decoder":
+        raise UsageError(
+            f"{source.name} answers no prompts",
+            "it is a plain module, without tokens and a KV cache",
+            "vcc compile builds it; vcc run is for decoders",
+        )
+
+
+def hear(
+    ledger: Ledger, events: Iterator[TokenEvent], growing: Sequence[Growing], on_text: OnText
 ) -> float | None:
-    """Hear all tokens; seconds from the start of the account to the first, None without any."""
-    with session.ledger.phase("first_token"):
+    """Take all tokens; seconds from the start of the account to the first, None without any."""
+    with ledger.phase("first_token"):
         first = tuple(islice(events, 1))
-        seconds = session.ledger.wall() if first else None
-    with session.ledger.phase("generate"):
+        seconds = ledger.wall() if first else None
+    with ledger.phase("generate"):
         for event in chain(first, events):
             text = growing[event.request].take(event)
             if text:

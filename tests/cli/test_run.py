@@ -167,3 +167,29 @@ def test_a_pipe_is_a_prompt(vcc, engine, monkeypatch):
 
     monkeypatch.setattr("sys.stdin", io.StringIO("Once upon\na time\n"))
     assert _json(vcc)["prompts"][0]["prompt"] == "Once upon\na time"
+
+
+def test_a_chat_without_a_prompt_talks_on_the_terminal(vcc, engine, monkeypatch):
+    lines = iter(["Hello", "", "And then?"])
+
+    def typed(prompt):
+        line = next(lines, None)
+        if line is None:
+            raise EOFError
+        return line
+
+    monkeypatch.setattr("builtins.input", typed)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    done = vcc("run", "demo", "--chat", "--max-new-tokens", "4", "--ignore-eos")
+    assert done.code == 0, done.err
+    assert len(done.out.strip().splitlines()) >= 2
+    assert "tokens/s" in done.err
+    assert len(engine.boots) == 1
+
+
+def test_a_plain_module_answers_no_prompts(vcc, engine, tmp_path, monkeypatch):
+    (tmp_path / "plain_model.py").write_text("def make():\n    raise AssertionError\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = vcc("run", "plain_model:make", "--prompt", "a")
+    assert done.code == 2
+    assert "answers no prompts" in done.err
