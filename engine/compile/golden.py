@@ -11,8 +11,10 @@ import torch
 from torch.fx import Interpreter
 
 from vcc.cache.errors import CompileError
+from vcc.engine.graphs.drawn import draw_arguments, poison
+from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import evaluate_all
-from vcc.engine.graphs.golden import Array, Bound, Golden, draw, draw_integers, exceeds
+from vcc.engine.graphs.golden import Argument, Array, Bound, Golden, exceeds
 from vcc.engine.torch_shim.aoti_runner import RunPiece
 from vcc.engine.torch_shim.nodes import is_opaque
 from vcc.engine.types import Piece, TensorSpec
@@ -44,29 +46,18 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
     if reason := _unsuited(piece):
         return Skipped(reason)
     sizes = {s.name: _size(s.low, s.high, n) for n, s in enumerate(piece.symbols)}
-    arguments = draw_arguments(piece.id, piece.arguments, sizes)
+    specs = tuple(_argument(spec, sizes) for spec in piece.arguments)
+    below = min(sizes.values(), default=2)
+    arguments = draw_arguments(piece.id, specs, below)
     references = _eager_fp32(piece, arguments)
     bounds = tuple(_bounds(piece, arguments, references))
     _check(piece, run, arguments, references, bounds)
-    return Golden(sizes, references, bounds)
+    return Golden(specs, below, references, bounds)
 
 
-def draw_arguments(
-    name: str, specs: Sequence[TensorSpec], sizes: Mapping[str, int]
-) -> list[torch.Tensor]:
-    """The arguments of a piece, buffers included, drawn from its id."""
-    below = min(sizes.values(), default=2)
-    return [_draw(name, index, spec, sizes, below) for index, spec in enumerate(specs)]
-
-
-def _draw(
-    name: str, index: int, spec: TensorSpec, sizes: Mapping[str, int], below: int
-) -> torch.Tensor:
-    shape = evaluate_all(spec.shape, sizes)
-    if not spec.dtype.is_floating_point:
-        return torch.from_numpy(draw_integers(name, index, shape, below)).to(spec.dtype)
+def _argument(spec: TensorSpec, sizes: Mapping[str, int]) -> Argument:
     symbolic = any(not isinstance(size, int) for size in spec.shape)
-    return torch.from_numpy(draw(name, index, shape, symbolic)).to(spec.dtype)
+    return Argument(NAMES[spec.dtype], evaluate_all(spec.shape, sizes), symbolic)
 
 
 def _size(low: int, high: int, index: int) -> int:
@@ -155,8 +146,7 @@ def _check(
     bounds: Sequence[Bound],
 ) -> None:
     first = len(arguments) - piece.outputs
-    for buffer in arguments[first:]:
-        buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
+    poison(arguments[first:])
     run(arguments)
     for index, buffer in enumerate(arguments[first:]):
         if why := exceeds(_array(buffer), references[index], bounds[index]):

@@ -2,14 +2,14 @@
 
 A golden needs neither checkpoint nor device to make and little to store: its arguments are drawn
 again from the piece's id. The blob is a safetensors file: tensor ``<n>`` is the fp32 reference of
-output n; the metadata holds the sizes and, for each output, the bound on its error.
+output n; the metadata holds the drawn arguments' geometry and the bound on each output's error.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,32 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Golden:
-    """Sizes by symbol, fp32 references and their bounds, in output order."""
+class Argument:
+    """One argument of a piece, buffers included.
 
-    sizes: Mapping[str, int]
+    Attributes:
+        dtype: torch's name.
+        shape: concrete sizes.
+        symbolic: an activation rather than a weight.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    symbolic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """Arguments to draw, fp32 references of the last of them, and their bounds.
+
+    Attributes:
+        arguments: in the order of the piece; the outputs' buffers come last.
+        below: integers are drawn below this: the smallest size that is indexed.
+        references, bounds: in output order.
+    """
+
+    arguments: tuple[Argument, ...]
+    below: int
     references: tuple[Array, ...]
     bounds: tuple[Bound, ...]
 
@@ -44,10 +66,13 @@ class Golden:
         """The blob."""
         from safetensors.numpy import save
 
-        bounds = [[bound.maximum, bound.rms] for bound in self.bounds]
-        metadata = {"sizes": json.dumps(self.sizes), "bounds": json.dumps(bounds)}
+        metadata = {
+            "arguments": json.dumps([[a.dtype, a.shape, a.symbolic] for a in self.arguments]),
+            "below": str(self.below),
+            "bounds": json.dumps([[bound.maximum, bound.rms] for bound in self.bounds]),
+        }
         tensors = {str(index): array for index, array in enumerate(self.references)}
-        return save(tensors, metadata=metadata)
+        return bytes(save(tensors, metadata=metadata))
 
     @classmethod
     def decode(cls, data: bytes) -> Golden:
@@ -56,17 +81,28 @@ class Golden:
         Raises:
             IntegrityError: not a golden.
         """
+        from safetensors import SafetensorError
         from safetensors.numpy import load
 
         try:
             size = int.from_bytes(data[:8], "little")
             metadata = json.loads(data[8 : 8 + size])["__metadata__"]
-            bounds = tuple(Bound(*pair) for pair in json.loads(metadata["bounds"]))
             arrays = load(data)
-            references = tuple(arrays[str(index)] for index in range(len(bounds)))
-            return cls(json.loads(metadata["sizes"]), references, bounds)
-        except (ValueError, KeyError, TypeError) as error:
+            bounds = tuple(Bound(*pair) for pair in json.loads(metadata["bounds"]))
+            arguments = json.loads(metadata["arguments"])
+            return cls(
+                tuple(Argument(dtype, tuple(shape), sym) for dtype, shape, sym in arguments),
+                int(metadata["below"]),
+                tuple(arrays[str(index)] for index in range(len(bounds))),
+                bounds,
+            )
+        except (ValueError, KeyError, TypeError, SafetensorError) as error:
             raise IntegrityError("golden refused", str(error)) from None
+
+    @property
+    def argument_bytes(self) -> int:
+        """Bytes that the drawn arguments take, four for an element."""
+        return sum(int(np.prod(a.shape, dtype=np.int64)) * 4 for a in self.arguments)
 
 
 def draw(name: str, index: int, shape: Sequence[int], symbolic: bool) -> Array:

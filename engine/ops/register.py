@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import DeviceError, IntegrityError
 from vcc.engine import native
 from vcc.engine.ops import native_torch, schemas
 
@@ -60,3 +61,22 @@ def _load_compiled() -> OpsBackend:
     except (OSError, DeviceError) as error:
         return OpsBackend("native", f"libvcc_ops.so does not load here: {error}")
     return OpsBackend("cpu", f"compiled kernels of {path.name}")
+
+
+def operator(name: str) -> Callable[..., Any]:
+    """The callable of `ns::op.overload`, as step programs name it.
+
+    Raises:
+        IntegrityError: no such operator is registered.
+    """
+    namespace, _, rest = name.partition("::")
+    op, _, overload = rest.partition(".")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), op)
+        return cast("Callable[..., Any]", getattr(packet, overload or "default"))
+    except AttributeError as error:
+        raise IntegrityError(
+            f"operator {name} is not registered",
+            "the artifact was built with a library that is not loaded here",
+            "import the package that defines it first",
+        ) from error

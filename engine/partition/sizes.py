@@ -9,17 +9,16 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
+from vcc.engine.torch_shim.fake import FLOOR_DIVISIONS, MODULI
 
 HEADS: Mapping[type, str] = {
     sympy.Add: "+",
     sympy.Mul: "*",
-    FloorDiv: "//",
-    Mod: "%",
-    PythonMod: "%",
+    **dict.fromkeys(FLOOR_DIVISIONS, "//"),
+    **dict.fromkeys(MODULI, "%"),
     sympy.Max: "max",
     sympy.Min: "min",
 }

@@ -15,7 +15,11 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StrictMinMaxConstraint,
 )
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges
+
+FLOOR_DIVISIONS: tuple[type, ...] = (FloorDiv,)
+MODULI: tuple[type, ...] = (Mod, PythonMod)
 
 
 def fake_mode() -> FakeTensorMode:

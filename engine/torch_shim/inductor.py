@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from vcc.cache.errors import ConfigError, DeviceError
+
 FIXED_OPTIONS: Mapping[str, Any] = {
-    "aot_inductor.package": True,
     "aot_inductor.check_lowerbound": False,
+    "aot_inductor.enable_frame_pointer": False,
+    "aot_inductor.enable_line_tables": False,
+    "aot_inductor.model_name_for_generated_files": "piece",
+    "aot_inductor.package": True,
     "aot_inductor.precompile_headers": False,
     "compile_threads": 1,
     "cpp.dynamic_threads": True,
-    "cpp.simdlen": 256,
     "fx_graph_cache": False,
     "joint_graph_constant_folding": False,
 }
-"""Settings of every CPU build; together with `MARCH` they are part of a piece's identity."""
+"""Settings of every CPU build; those that a torch release does not know are left out."""
 
-MARCH = "x86-64-v3"
+CPU_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "x86-64-v3": {"cpp.march": "x86-64-v3", "cpp.simdlen": 256},
+    "x86-64-v4": {"cpp.march": "x86-64-v4", "cpp.simdlen": 512},
+}
+"""Settings that pin the instruction set, by CPU level."""
+
+
+def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """All Inductor options of a build; the user's win.
+
+    Raises:
+        DeviceError: no code is made for this CPU level.
+    """
+    if level not in CPU_OPTIONS:
+        raise DeviceError(
+            f"cannot compile for CPU level {level}",
+            f"pieces are made for {', '.join(CPU_OPTIONS)}",
+            "use --compile none there: the operators run without compiled pieces",
+        )
+    return {**FIXED_OPTIONS, **CPU_OPTIONS[level], **options}
 
 
 def option_pairs(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Inductor options as labelled text for keys and identities."""
-    merged = {**FIXED_OPTIONS, "cpp.march": MARCH, **options}
-    return tuple((f"inductor.{name}", repr(value)) for name, value in sorted(merged.items()))
+    return tuple((f"inductor.{name}", repr(value)) for name, value in sorted(options.items()))
 
 
 def compile_library(
@@ -38,14 +61,48 @@ def compile_library(
     Args:
         graph: out-buffer form, not functionalised.
         arguments: fake tensors that carry ranges and hints.
-        options: user settings over `FIXED_OPTIONS`.
+        options: of `merged_options`.
+
+    Raises:
+        ConfigError: an option of the user that this torch does not know.
     """
     from torch._inductor import aot_compile, config
 
-    # 2.11 and 2.12 know no cpp.march: there the flag is replaced in the compile command.
-    march = {"cpp.march": MARCH} if hasattr(config.cpp, "march") else {}
-    files: Any = aot_compile(
-        graph, tuple(arguments), options={**FIXED_OPTIONS, **march, **options}
-    )
+    known = {name: value for name, value in options.items() if _known(config, name)}
+    for name in options.keys() - known.keys() - _BUILTIN:
+        raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
+    with _map_paths():
+        files: Any = aot_compile(graph, tuple(arguments), options=known)
     names = [files] if isinstance(files, str) else files
     return [Path(name) for name in names if isinstance(name, str)]
+
+
+_BUILTIN = frozenset(FIXED_OPTIONS) | frozenset(k for o in CPU_OPTIONS.values() for k in o)
+
+
+def _known(config: Any, name: str) -> bool:
+    value = config
+    for part in name.split("."):
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+    return True
+
+
+@contextmanager
+def _map_paths() -> Iterator[None]:
+    """Compile with the build folder's path mapped away, so that equal pieces give equal bytes."""
+    from torch._inductor import cpp_builder
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    original = cpp_builder._get_optimization_cflags
+
+    def mapped(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
+        cflags, ldflags = original(*args, **kwargs)
+        return [*cflags, f"ffile-prefix-map={cache_dir()}=/vcc"], ldflags
+
+    cpp_builder._get_optimization_cflags = mapped
+    try:
+        yield
+    finally:
+        cpp_builder._get_optimization_cflags = original

@@ -1,0 +1,62 @@
+"""The code key, the plan key and the host rules of an artifact."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+
+from vcc.cache.key import Pairs
+from vcc.engine.compile.toolchain import Compiler, engine_digest, versions
+from vcc.engine.config.artifacts import Loader
+from vcc.engine.config.environment import read_environment
+from vcc.engine.config.keys import key_entries
+from vcc.engine.request import Settled
+
+
+def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
+    """Everything that changes compiled code and is known before tracing.
+
+    Args:
+        settled: the request.
+        compiler: the C++ compiler; None where nothing is compiled.
+    """
+    request = settled.request
+    entries = {
+        "model.digest": request.source.model_key().digest.hex,
+        "target": str(request.target),
+        **dict(key_entries(settled.model, "code")),
+        **dict(key_entries(settled.resolved.config, "code")),
+        **dict(key_entries(request.parallel, "code")),
+        **{f"version.{name}": version for name, version in versions().items()},
+        "vcc.source": engine_digest(),
+    }
+    if compiler is not None:
+        entries["compiler"] = f"{compiler.name} {compiler.version}"
+        entries |= {f"env.{name}": value for name, value in read_environment().key}
+    return entries
+
+
+def plan_entries(settled: Settled) -> dict[str, str]:
+    """What changes the step beyond its code."""
+    return {
+        **dict(key_entries(settled.model, "plan")),
+        **dict(key_entries(settled.resolved.config, "plan")),
+        **dict(key_entries(settled.request.parallel, "plan")),
+    }
+
+
+def host_rules(settled: Settled, loader: Loader) -> dict[str, str]:
+    """What must hold where the artifact is loaded; `engine/runtime/host.py` checks them."""
+    rules = {"loader": loader.value}
+    if loader is Loader.TORCH:
+        rules |= {
+            "machine": platform.machine(),
+            "cpu_level": settled.request.target.arch,
+            "torch": ".".join(versions()["torch"].split(".")[:2]),
+        }
+    return rules
+
+
+def pairs(entries: Mapping[str, str]) -> Pairs:
+    """Entries as the sorted pairs of a key."""
+    return tuple(sorted(entries.items()))

@@ -1,0 +1,47 @@
+"""From a settled request to what is traced: the decoder's step, or a factory's module."""
+
+from __future__ import annotations
+
+from vcc.cache.errors import UsageError
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.ops.choice import OpChoice
+from vcc.engine.ops.register import load_ops
+from vcc.engine.request import Settled
+from vcc.engine.trace.decoder import StepShape, decoder_trace
+from vcc.engine.trace.module import make_module, module_trace
+from vcc.engine.trace.trace import TraceRequest
+
+
+def trace_request(settled: Settled) -> TraceRequest:
+    """What to trace for a request.
+
+    Raises:
+        ModelError: a factory fails or its inputs are not declared.
+    """
+    load_ops()
+    source, dtype = settled.request.source, DTYPES[torch_name(settled)]
+    if source.kind == "decoder":
+        ops = OpChoice(settled.resolved.ops.enabled)
+        return decoder_trace(source.spec, dtype, ops, step_shape(settled))
+    if source.factory is None:
+        raise UsageError(f"{source.name} names no factory")
+    return module_trace(make_module(source.factory), source.shapes, dtype)
+
+
+def torch_name(settled: Settled) -> str:
+    """The settled dtype under torch's name."""
+    if settled.model.dtype is None:
+        raise UsageError("the request has no dtype", "it was not settled")
+    return settled.model.dtype.torch_name
+
+
+def step_shape(settled: Settled) -> StepShape:
+    """The settled limits of a step."""
+    model = settled.model
+    block, length = model.block_size or 1, model.max_model_len or 1
+    return StepShape(
+        max_tokens=model.max_num_batched_tokens or 1,
+        max_seqs=model.max_num_seqs or 1,
+        block_size=block,
+        max_blocks_per_seq=-(-length // block),
+    )

@@ -1,0 +1,95 @@
+"""EagerLoader: the decoder itself as the step, for modes that store no code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from vcc.cache.errors import IntegrityError
+from vcc.engine.graphs.dtypes import DTYPES, NAMES
+from vcc.engine.graphs.program import VERSION, Call, Program, Symbol, Value
+from vcc.engine.models.architectures import DecoderSpec
+from vcc.engine.models.decoder import Decoder
+from vcc.engine.ops.choice import OpChoice
+from vcc.engine.ops.register import load_ops
+from vcc.engine.runtime.assemble import assemble
+from vcc.engine.runtime.settings import Boot, Settings
+from vcc.engine.runtime.step import ModelRunner
+from vcc.engine.runtime.torch_loader import parameters
+
+STEP = "vcc::eager_step"
+
+INPUTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("input_ids", ("T",)),
+    ("positions", ("T",)),
+    ("slot_mapping", ("T",)),
+    ("block_table", ("B", "N")),
+    ("seq_lens", ("B",)),
+    ("query_start", (["+", "B", 1],)),
+    ("logits_index", ("B",)),
+)
+"""The step interface: names and sizes; N is a number."""
+
+
+def load_eager(boot: Boot) -> ModelRunner:
+    """A runner that calls the decoder."""
+    return _load(boot, lambda module: module)
+
+
+def load_stock(boot: Boot) -> ModelRunner:
+    """A runner that calls `torch.compile` of the decoder; it compiles at the first step."""
+    boot.events.note("stock torch.compile compiles in this process, nothing of it is stored")
+    boot.counters.add("compiles")
+    return _load(boot, lambda module: torch.compile(module, dynamic=True))
+
+
+def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:
+    spec = boot.source.spec
+    with boot.ledger.phase("weights"):
+        load_ops()
+        module = _decoder(boot, spec)
+    program = eager_program(spec, boot.settings, NAMES[module.dtype])
+    step = torch.no_grad()(wrap(module))
+
+    def run(*args: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(step(*args[: len(INPUTS)], list(args[len(INPUTS) :])))
+
+    return assemble(program, {}, {}, {STEP: run}, spec, boot.settings)
+
+
+def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
+    dtype = boot.settings.model.dtype
+    if dtype is None:
+        raise IntegrityError("the manifest has no dtype")
+    with torch.device("meta"):
+        module = Decoder(spec, DTYPES[dtype.torch_name], OpChoice(_enabled(boot)))
+    return module.assign(parameters(boot))
+
+
+def _enabled(boot: Boot) -> frozenset[str]:
+    chosen = boot.settings.compilation.custom_ops or ()
+    return frozenset(name[1:] for name in chosen if name.startswith("+"))
+
+
+def eager_program(spec: DecoderSpec, settings: Settings, dtype: str) -> Program:
+    """The step as one call that returns its logits."""
+    table = {"N": settings.max_blocks_per_seq}
+    inputs = [
+        Value(name, "input", "int32", [table.get(s, s) if isinstance(s, str) else s for s in shape], name)
+        for name, shape in INPUTS
+    ]
+    cache = [2, "K", settings.block_size, spec.kv_heads, spec.head_dim]
+    caches = [
+        Value(f"kv_caches_{i}", "input", dtype, cache, f"kv_caches_{i}") for i in range(spec.layers)
+    ]
+    logits = Value("logits", "buffer", dtype, ["B", spec.vocab], "logits")
+    symbols = [
+        Symbol("T", 1, settings.model.max_num_batched_tokens or 1, "input_ids", 0),
+        Symbol("B", 1, settings.max_seqs, "block_table", 0),
+        Symbol("K", 1, 1 << 24, "kv_caches_0", 1),
+    ]
+    args: list[Any] = [value.name for value in (*inputs, *caches)]
+    call = Call("op", STEP, args, ["logits"], returns=True)
+    return Program(VERSION, symbols, [*inputs, *caches, logits], [call], ["logits"])

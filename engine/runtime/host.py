@@ -1,0 +1,75 @@
+"""Host rules: whether an artifact can be loaded on this machine, checked without torch."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import metadata
+
+LEVELS: Mapping[str, frozenset[str]] = {
+    "x86-64-v2": frozenset({"ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"}),
+    "x86-64-v3": frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
+    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+}
+"""CPU flags, as Linux names them, that each level adds to the one before."""
+
+
+def why_not(rules: Mapping[str, str]) -> str:
+    """Why an artifact with these rules cannot be loaded here; empty when it can.
+
+    A rule that this version does not know forbids loading.
+    """
+    for name, wanted in rules.items():
+        check = CHECKS.get(name)
+        reason = f"unknown host rule {name}" if check is None else check(wanted)
+        if reason:
+            return reason
+    return ""
+
+
+def _machine(wanted: str) -> str:
+    here = platform.machine()
+    return "" if here == wanted else f"it is for {wanted}, this machine is {here}"
+
+
+def _cpu_level(wanted: str) -> str:
+    missing = _needed(wanted) - cpu_flags()
+    if missing:
+        return f"it needs {wanted}; this CPU lacks {', '.join(sorted(missing))}"
+    return ""
+
+
+def _needed(level: str) -> frozenset[str]:
+    names = list(LEVELS)
+    if level not in LEVELS:
+        return frozenset({level})
+    return frozenset().union(*(LEVELS[name] for name in names[: names.index(level) + 1]))
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """The flags of the first processor in /proc/cpuinfo; empty where there is none."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as stream:
+            lines = (line for line in stream if line.startswith("flags"))
+            return frozenset(next(lines, "").partition(":")[2].split())
+    except OSError:
+        return frozenset()
+
+
+def _torch(wanted: str) -> str:
+    try:
+        here = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return f"it needs torch {wanted}, which is not installed"
+    short = ".".join(here.split(".")[:2])
+    return "" if short == wanted else f"it was built for torch {wanted}, here is {here}"
+
+
+CHECKS: Mapping[str, Callable[[str], str]] = {
+    "loader": lambda wanted: "",
+    "machine": _machine,
+    "cpu_level": _cpu_level,
+    "torch": _torch,
+}

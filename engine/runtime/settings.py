@@ -1,0 +1,89 @@
+"""What a manifest says about the step it boots: limits, graph mode, KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vcc.cache.errors import IntegrityError
+from vcc.cache.loaded import Loaded
+from vcc.cache.manifest import Manifest
+from vcc.engine.config.parse import parse_config, parse_model
+from vcc.engine.config.types import CompilationConfig, ModelConfig
+from vcc.engine.events import Events
+from vcc.engine.models.source import Source
+from vcc.engine.monitor import Counters, Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The artifact's own configuration, and the blocks that this run wants."""
+
+    model: ModelConfig
+    compilation: CompilationConfig
+    lengths: tuple[int, ...]
+
+    @property
+    def block_size(self) -> int:
+        """Tokens of a KV block."""
+        return self.model.block_size or 1
+
+    @property
+    def max_blocks_per_seq(self) -> int:
+        """Width of the block table."""
+        return -(-(self.model.max_model_len or 1) // self.block_size)
+
+    @property
+    def max_seqs(self) -> int:
+        """Most sequences of a step."""
+        return self.model.max_num_seqs or 1
+
+    def num_blocks(self, block_bytes: int, memory: int) -> int:
+        """Blocks of the KV cache: what the sequences to come need, within `memory` bytes.
+
+        Args:
+            block_bytes: bytes of one block over all layers.
+            memory: bytes that the cache may take.
+        """
+        most = self.max_seqs * self.max_blocks_per_seq
+        wanted = sum(self._blocks(length) for length in self.lengths) or most
+        affordable = max(memory // block_bytes, self.max_blocks_per_seq)
+        return max(1, min(wanted, most, affordable))
+
+    def _blocks(self, length: int) -> int:
+        return min(-(-length // self.block_size), self.max_blocks_per_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """Everything a loader works with."""
+
+    loaded: Loaded
+    source: Source
+    settings: Settings
+    golden: str
+    ledger: Ledger
+    counters: Counters
+    events: Events
+
+
+def boot_settings(manifest: Manifest, lengths: Sequence[int]) -> Settings:
+    """Read the configuration back from a manifest.
+
+    Raises:
+        IntegrityError: it is not there or not valid.
+    """
+    try:
+        model = parse_model(_object(manifest.info, "model"))
+        compilation = parse_config(_object(manifest.info, "compilation"))
+    except ValueError as error:
+        raise IntegrityError("the manifest's configuration is refused", str(error)) from error
+    return Settings(model, compilation, tuple(lengths))
+
+
+def _object(info: dict[str, Any], name: str) -> dict[str, Any]:
+    found = info.get(name)
+    if not isinstance(found, dict):
+        raise IntegrityError(f"the manifest has no {name} configuration")
+    return found

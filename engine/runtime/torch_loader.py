@@ -1,0 +1,91 @@
+"""TorchLoader: compiled pieces on the CPU, with torch and nothing of its compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from vcc.cache.errors import IntegrityError
+from vcc.engine.graphs import program as programs
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.graphs.program import Program
+from vcc.engine.models.bindings import parse as parse_binding
+from vcc.engine.models.weights import load_weights
+from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.runtime.assemble import assemble
+from vcc.engine.runtime.golden import check_goldens
+from vcc.engine.runtime.settings import Boot
+from vcc.engine.runtime.step import ModelRunner
+from vcc.engine.torch_shim.aoti_runner import RunPiece, open_piece
+
+
+def load_pieces(boot: Boot) -> ModelRunner:
+    """A runner over the artifact's pieces.
+
+    Raises:
+        Damaged, IntegrityError: a blob or the program is not what was published.
+        ModelError: the weights do not fit.
+    """
+    with boot.ledger.phase("verify"):
+        program = programs.decode(boot.loaded.read("program"))
+    with boot.ledger.phase("weights"):
+        given = {**_weights(boot, program), **_constants(boot, program)}
+    with boot.ledger.phase("pieces"):
+        load_ops()
+        pieces = _pieces(boot)
+        ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
+        boot.counters.add("unique_pieces", len(pieces))
+        boot.counters.add("pieces", sum(call.kind == "piece" for call in program.calls))
+    with boot.ledger.phase("golden"):
+        check_goldens(boot, program, pieces)
+    with boot.ledger.phase("pieces"):
+        return assemble(program, given, pieces, ops, boot.source.spec, boot.settings)
+
+
+def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
+    values = program.of_role("weight")
+    loaded = parameters(boot)
+    if missing := [v.target for v in values if v.target not in loaded]:
+        raise IntegrityError(f"the artifact has no binding for {missing[0]}")
+    return {value.name: loaded[value.target] for value in values}
+
+
+def parameters(boot: Boot) -> dict[str, torch.Tensor]:
+    """The model's parameters by name, through the artifact's bindings; told to the events."""
+    texts = boot.loaded.manifest.info.get("bindings")
+    if not isinstance(texts, dict):
+        raise IntegrityError("the manifest has no bindings")
+    bindings = {name: parse_binding(text) for name, text in texts.items()}
+    dtype = boot.settings.model.dtype
+    if dtype is None:
+        raise IntegrityError("the manifest has no dtype")
+    weights, ledger = load_weights(bindings, boot.source.tensors, DTYPES[dtype.torch_name])
+    boot.events.note(
+        f"weights: {ledger.bytes_viewed} bytes viewed in place, {ledger.bytes_copied} copied"
+    )
+    return weights
+
+
+def _constants(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
+    table: Mapping[str, Any] = boot.loaded.manifest.info.get("constants", {})
+    return {
+        value.name: _constant(boot, value.target, table[value.target])
+        for value in program.of_role("constant")
+    }
+
+
+def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
+    data = bytearray(boot.loaded.read(f"constant/{name}"))
+    return torch.frombuffer(data, dtype=DTYPES[entry["dtype"]]).view(entry["shape"])
+
+
+def _pieces(boot: Boot) -> dict[str, RunPiece]:
+    names = [name for name in boot.loaded.manifest.blobs if name.startswith("piece/")]
+    with boot.loaded.expose(names) as paths:
+        return {
+            name.removeprefix("piece/").removesuffix(".so"): open_piece(path)
+            for name, path in paths.items()
+            if name.endswith(".so")
+        }

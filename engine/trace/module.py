@@ -1,0 +1,81 @@
+"""Trace requests for any nn.Module made by a factory, with declared input shapes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vcc.cache.errors import ModelError
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.models.factory import FactoryRef
+from vcc.engine.models.shapes import Dim, InputShape
+from vcc.engine.trace.trace import Axis, TraceRequest
+
+
+def make_module(ref: FactoryRef) -> torch.nn.Module:
+    """Import the factory's module, call it, and return the model in eval mode.
+
+    Raises:
+        ModelError: the import or the call fails, or the result is no nn.Module.
+    """
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        target: Any = importlib.import_module(ref.module)
+        for part in ref.attribute.split("."):
+            target = getattr(target, part)
+        module = target()
+    except Exception as error:
+        raise ModelError(
+            f"the factory {ref} failed", f"{type(error).__name__}: {error}", "call it by hand first"
+        ) from error
+    if not isinstance(module, torch.nn.Module):
+        raise ModelError(
+            f"the factory {ref} returned {type(module).__name__}",
+            "an nn.Module is expected",
+            "return the module itself, not its output or its class",
+        )
+    return module.eval().requires_grad_(False)
+
+
+def module_trace(
+    module: torch.nn.Module, shapes: tuple[InputShape, ...], dtype: torch.dtype
+) -> TraceRequest:
+    """What to trace for a module: every dimension of a declared input, fixed or a range.
+
+    Raises:
+        ModelError: no input shape is declared.
+    """
+    if not shapes:
+        raise ModelError(
+            "the module's inputs are not declared",
+            "their shapes cannot be guessed",
+            "name each: --shape x=8x128, or a range --shape x=1-8x128",
+        )
+    module = module.to(dtype)
+    axes, dynamic = _axes(shapes)
+    arguments = {s.name: _example(s, dtype) for s in shapes}
+    constants = {name: buffer for name, buffer in module.named_buffers()}
+    return TraceRequest(module, arguments, dynamic, axes, constants)
+
+
+def _axes(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:
+    axes, dynamic = [], {}
+    for shape in shapes:
+        names = {i: f"{shape.name}_{i}" for i, dim in enumerate(shape.dims) if dim.dynamic}
+        axes += [Axis(name, shape.dims[i].low, shape.dims[i].high) for i, name in names.items()]
+        dynamic[shape.name] = names
+    return tuple(axes), dynamic
+
+
+def _example(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:
+    wanted = DTYPES[shape.dtype] if shape.dtype else dtype
+    return torch.zeros([_hint(dim) for dim in shape.dims], dtype=wanted)
+
+
+def _hint(dim: Dim) -> int:
+    return min(dim.high, max(dim.low, 4)) if dim.dynamic else dim.low
