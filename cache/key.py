@@ -158,5 +158,11 @@ def is_clean(text: str) -> bool:
     return "\0" not in text and not surrogate and unicodedata.is_normalized("NFC", text)
 
 
+def cleaned(text: str) -> str:
+    """Text for people made clean: NFC, with what cannot be stored shown as a question mark."""
+    shown = "".join("?" if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in text)
+    return unicodedata.normalize("NFC", shown)
+
+
 def _shown(value: str | None) -> str:
     return "nothing" if value is None else repr(value if len(value) <= 64 else value[:61] + "...")

@@ -21,7 +21,7 @@ from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
 from vcc.cache.explain import Miss, explain_miss
 from vcc.cache.folder import Folder
-from vcc.cache.key import Key
+from vcc.cache.key import Key, cleaned
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest, NewerFormat
 from vcc.cache.quarantine import set_aside
@@ -128,7 +128,8 @@ class Store:
         """Store an artifact; it is visible when this returns and complete whenever it is visible.
 
         Args:
-            manifest: its `blobs` are filled in here; `created` too when it is 0.
+            manifest: its `blobs` are filled in here; `created` too when it is 0. The title may
+                come from a path: what cannot be stored of it becomes a question mark.
             blobs: name to bytes.
 
         Raises:
@@ -140,8 +141,8 @@ class Store:
         from vcc.cache import publish as publishing  # a look-up does not pay for the import
 
         full = manifest.with_blobs(blobs)
-        if not full.created:
-            full = msgspec.structs.replace(full, created=max(0, int(time.time())))
+        created = full.created or max(0, int(time.time()))
+        full = msgspec.structs.replace(full, created=created, title=cleaned(full.title))
         trouble = storage("write to the store at", str(self.root))
         with trouble, opened(self.root, create=True) as store:
             entry = publishing.publish(store, full, blobs)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcc.cache.errors import UsageError
-from vcc.cache.key import Difference, Key, canonical_value, is_clean
+from vcc.cache.key import Difference, Key, canonical_value, cleaned, is_clean
 
 LABELS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,12}", fullmatch=True)
 VALUES = st.text(max_size=30).filter(
@@ -93,3 +93,9 @@ def test_canonical_values_ignore_the_order_of_sets_and_dicts():
     assert canonical_value("text") == "text"
     with pytest.raises(UsageError, match="canonical"):
         canonical_value(float("nan"))
+
+
+@given(st.text(alphabet=st.characters(categories=None) | st.sampled_from("\0\ud800\udcffe\u0301")))
+def test_cleaned_text_is_clean_and_clean_text_stays(text):
+    assert is_clean(cleaned(text))
+    assert not is_clean(text) or cleaned(text) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 
 import pytest
@@ -63,6 +64,12 @@ def test_time_of_creation_is_filled_in_and_no_key_has_it(store):
     entry = store.publish(manifest_of(created=0), BLOBS)
     assert entry.created > 1_700_000_000
     assert entry.base == manifest_of(created=5).base
+
+
+def test_a_title_from_an_odd_path_does_not_stop_a_build(store):
+    entry = store.publish(manifest_of(title="mod\udcffel e\u0301"), BLOBS)
+    assert entry.title == "mod?el \u00e9"
+    assert store.load(entry).manifest.title == entry.title
 
 
 def test_publishing_twice_is_one_entry(store):
@@ -195,3 +202,14 @@ def test_an_odd_root_works(tmp_path):
 def test_an_artifact_in_memory_needs_no_store():
     loaded = Loaded.of(manifest_of(), BLOBS)
     assert loaded.read_all() == dict(BLOBS)
+
+
+def test_a_file_size_limit_is_a_storage_error(root):
+    def work():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        with pytest.raises(StorageError) as caught:
+            quiet(root).publish(manifest_of(), {"program": bytes(10_000)})
+        assert "ulimit -f" in caught.value.hint
+        assert quiet(root).find(BASE) == ()
+
+    assert exit_of(child(work)) == 0
