@@ -39,7 +39,7 @@ help:
 
 demo: install
 	$(DEMO) compile demo --mode full
-	$(DEMO) run demo --require-warm --prompt "Once upon a time" --max-new-tokens 40
+	$(DEMO) run demo --require-warm --prompt "It is a truth" --max-new-tokens 40
 	$(DEMO) inspect cache
 
 test: lint types smoke suite

@@ -17,8 +17,8 @@ VCC = (sys.executable, "-c", "from vcc.cli.main import main; main()")
 # Run here, in this order, in one store. Whatever a document shows must stand in one of the tables.
 EXECUTED = (
     "vcc compile demo --mode full",
-    'vcc run demo --prompt "Once upon a time" --max-new-tokens 40',
-    'vcc run demo --require-warm --prompt "The old man" --json',
+    'vcc run demo --prompt "It is a truth" --max-new-tokens 40',
+    'vcc run demo --require-warm --prompt "My dear sister" --json',
     "vcc inspect cache",
     "vcc inspect artifact demo",
     "vcc inspect key demo",

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from measure import VCC, median, run, verdicts, write
 
-PROMPT = "Once upon a time"
+PROMPT = "It is a truth"
 PEER = str(Path(__file__).with_name("peer.py"))
-ONE_TOKEN = ("--max-new-tokens", "1", "--temperature", "0")
+BF16 = ("--dtype", "bf16")
+ONE_TOKEN = ("--max-new-tokens", "1", "--temperature", "0", "--require-warm")
 LIMITS = {"vcc / import torch": 1.6, "vcc / torch.compile warm": 1 / 3}
 
 
@@ -31,15 +32,24 @@ def main() -> int:
         commands = {
             "import torch": ([sys.executable, "-c", "import torch"], {}),
             "vcc": (
-                [VCC, "run", "demo", "--prompt", PROMPT, *ONE_TOKEN, "--require-warm", "--json"],
+                [VCC, "run", "demo", *BF16, "--prompt", PROMPT, *ONE_TOKEN, "--json"],
                 own,
             ),
             "torch.compile warm": (
-                [sys.executable, PEER, "--model", "demo", "--prompt", PROMPT],
+                [
+                    sys.executable,
+                    PEER,
+                    "--model",
+                    "demo",
+                    "--dtype",
+                    "bfloat16",
+                    "--prompt",
+                    PROMPT,
+                ],
                 peers,
             ),
         }
-        run([VCC, "compile", "demo", "--mode", "full"], **own)
+        run([VCC, "compile", "demo", *BF16, "--mode", "full"], **own)
         for command, environment in commands.values():
             run(command, **environment)  # fills caches and page cache
         runs = {name: [] for name in commands}

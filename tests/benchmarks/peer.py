@@ -1,6 +1,6 @@
 """The peer: the same decoder under torch.compile, process start to first token.
 
-    python peer.py --model demo --prompt "Once upon a time"      # weights of the checkpoint
+    python peer.py --model demo --prompt "It is a truth"      # weights of the checkpoint
     python peer.py --config DIR --tokens 16                      # random weights, for cold compiles
 
 Whether it is cold or warm is decided by TORCHINDUCTOR_CACHE_DIR. Prints one JSON line.
@@ -28,28 +28,30 @@ START = process_start()
 BLOCK = 16
 
 
-def from_checkpoint(name: str) -> tuple[Decoder, Tokenizer]:
+def from_checkpoint(name: str, dtype: torch.dtype) -> tuple[Decoder, Tokenizer]:
     """A model with its checkpoint's weights, as views where possible."""
     source = open_source(name)
     spec = spec_of(source.config)
     with torch.device("meta"):
-        model = Decoder(spec, torch.float32)
+        model = Decoder(spec, dtype)
     bindings = bindings_of(spec, source.tensors)
-    weights, _ = load_weights(bindings, source.tensors, torch.float32)
+    weights, _ = load_weights(bindings, source.tensors, dtype)
     model.assign(weights)
     return model, Tokenizer.from_file(str(Path(source.directory) / "tokenizer.json"))
 
 
-def at_random(directory: str) -> Decoder:
+def at_random(directory: str, dtype: torch.dtype) -> Decoder:
     """A model of a config.json's sizes with random weights."""
     spec = spec_of(json.loads((Path(directory) / "config.json").read_text()))
-    model = Decoder(spec, torch.float32)
+    model = Decoder(spec, dtype)
     for parameter in model.parameters():
         parameter.data.normal_(0.0, 0.02)
     return model
 
 
-def step(ids: list[list[int]], spec: DecoderSpec) -> tuple[tuple[torch.Tensor, ...], list]:
+def step(
+    ids: list[list[int]], spec: DecoderSpec, dtype: torch.dtype
+) -> tuple[tuple[torch.Tensor, ...], list]:
     """Inputs of one prefill step of several prompts, and empty caches."""
     counts = [len(row) for row in ids]
     width = max(counts) // BLOCK + 1
@@ -67,7 +69,8 @@ def step(ids: list[list[int]], spec: DecoderSpec) -> tuple[tuple[torch.Tensor, .
         starts,
         [end - 1 for end in starts[1:]],
     )
-    caches = [torch.zeros(spec.kv_shape(len(ids) * width, BLOCK)) for _ in range(spec.layers)]
+    blocks = len(ids) * width
+    caches = [torch.zeros(spec.kv_shape(blocks, BLOCK), dtype=dtype) for _ in range(spec.layers)]
     return tuple(torch.tensor(values, dtype=torch.int32) for values in flat), caches
 
 
@@ -87,16 +90,18 @@ def main() -> None:
     parser.add_argument("--prompt")
     parser.add_argument("--config")
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
+    dtype = getattr(torch, options.dtype)
     torch.set_grad_enabled(False)
     load_ops()
     if options.config:
-        model = at_random(options.config)
+        model = at_random(options.config, dtype)
         ids = [list(range(1, options.tokens + 1))] * 2
     else:
-        model, tokenizer = from_checkpoint(options.model)
+        model, tokenizer = from_checkpoint(options.model, dtype)
         ids = [tokenizer.encode(options.prompt).ids]
-    inputs, caches = step(ids, model.spec)
+    inputs, caches = step(ids, model.spec, dtype)
     mark(inputs, batched=len(ids) > 1)
     compiled = torch.compile(model, fullgraph=True)
     token = int(compiled(*inputs, caches)[0].argmax())

@@ -108,7 +108,7 @@ def test_the_demo_compiles_and_boots_warm(elsewhere: Path) -> None:
     answer = json.loads(
         vcc(
             elsewhere,
-            *("run", "demo", "--require-warm", "--prompt", "Once upon a time"),
+            *("run", "demo", "--require-warm", "--prompt", "It is a truth"),
             *("--max-new-tokens", "8", "--json"),
         )
     )
