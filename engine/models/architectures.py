@@ -31,6 +31,9 @@ __all__ = ["ARCHITECTURES", "LATER", "Architecture", "DecoderSpec", "spec_of"]
 
 Config = Mapping[str, Any]
 
+MOST_LAYERS, WIDEST_HEAD = 10_000, 65_536
+"""Far above any model, low enough that a hostile config cannot fill memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
@@ -132,8 +135,8 @@ def spec_of(config: Config) -> DecoderSpec:
     _refuse_quantised(config)
     row = ARCHITECTURES[name]
     hidden, heads = positive(config, "hidden_size"), positive(config, "num_attention_heads")
-    head_dim = whole(config, "head_dim", row.head_dim) or hidden // heads
-    layers = positive(config, "num_hidden_layers")
+    head_dim = _head_dim(config, row, hidden, heads)
+    layers = positive(config, "num_hidden_layers", most=MOST_LAYERS)
     spec = DecoderSpec(
         architecture=name,
         vocab=positive(config, "vocab_size"),
@@ -207,21 +210,25 @@ def _cap(config: Config, field: str, default: float | None) -> float:
     return scalar(config, field, default)
 
 
+def _head_dim(config: Config, row: Architecture, hidden: int, heads: int) -> int:
+    given = whole(config, "head_dim", row.head_dim, WIDEST_HEAD)
+    if not given and hidden % heads:
+        raise ModelError(
+            "hidden_size is not a multiple of num_attention_heads",
+            f"{hidden} and {heads}",
+            "set head_dim in config.json if heads are narrower on purpose",
+        )
+    size = given or hidden // heads
+    if size > WIDEST_HEAD:
+        raise ModelError("heads are too wide", f"{size} values, at most {WIDEST_HEAD}")
+    return size
+
+
 def _checked(spec: DecoderSpec, config: Config) -> DecoderSpec:
     if spec.heads % spec.kv_heads:
         raise ModelError(
             "num_attention_heads is not a multiple of num_key_value_heads",
             f"{spec.heads} and {spec.kv_heads}",
-        )
-    if (
-        config.get("head_dim") is None
-        and spec.head_dim * spec.heads != spec.hidden
-        and (not ARCHITECTURES[spec.architecture].head_dim)
-    ):
-        raise ModelError(
-            "hidden_size is not a multiple of num_attention_heads",
-            f"{spec.hidden} and {spec.heads}",
-            "set head_dim in config.json if heads are narrower on purpose",
         )
     if config.get("use_bidirectional_attention"):
         raise ModelError("use_bidirectional_attention is not supported", "decoders are causal here")

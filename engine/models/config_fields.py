@@ -12,20 +12,26 @@ LARGEST = 2**31 - 1
 """Sizes are int32 in every kernel."""
 
 
-def whole(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A size from 0 to 2**31 - 1; null or absent means the default."""
+def whole(
+    config: Mapping[str, Any], name: str, default: int | None = None, most: int = LARGEST
+) -> int:
+    """A size from 0 to `most`; null or absent means the default."""
     value = config.get(name)
     value = default if value is None else value
     if value is None:
         raise ModelError(f"config.json has no {name}", "the model cannot be built without it")
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-        raise ModelError(f"{name} of config.json is not a usable size", f"it is {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise ModelError(
+            f"{name} of config.json is not a usable size", f"it is {value!r:.80}, at most {most}"
+        )
     return value
 
 
-def positive(config: Mapping[str, Any], name: str, default: int | None = None) -> int:
-    """A size from 1 on."""
-    value = whole(config, name, default)
+def positive(
+    config: Mapping[str, Any], name: str, default: int | None = None, most: int = LARGEST
+) -> int:
+    """A size from 1 to `most`."""
+    value = whole(config, name, default, most)
     if not value:
         raise ModelError(f"{name} of config.json must be at least 1", "it is 0")
     return value

@@ -60,7 +60,7 @@ def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: boo
     given = _parameters(config)
     kind = str(given.get("rope_type") or given.get("type") or "default")
     if kind not in _KINDS:
-        raise _unsupported(kind)
+        raise _unsupported(kind[:40])
     share = _number(given, "partial_rotary_factor", config.get("partial_rotary_factor"), 1.0)
     dim = int(head_dim * share)
     if share != 1.0 and not partial:
@@ -72,6 +72,8 @@ def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: boo
     if dim < 2 or dim % 2 or dim > head_dim:
         raise ModelError("the rotary dimension must be even and fit the head", f"it is {dim}")
     base = _number(given, "rope_theta", config.get("rope_theta"), theta)
+    if base <= 1.0:
+        raise ModelError("rope_theta must be above 1", f"it is {base}")
     return _KINDS[kind](_with_original(given, config), base, dim, _longest(config))
 
 

@@ -21,7 +21,7 @@ def full_attention(config: Config, layers: int) -> tuple[int, ...]:
 def every_layer_slides(config: Config, layers: int) -> tuple[int, ...]:
     """All layers share `sliding_window` (Mistral); null means full attention."""
     named = config.get("layer_types")
-    if named is not None and len(set(named)) > 1:
+    if named is not None and (not isinstance(named, list) or len(set(map(str, named))) > 1):
         raise ModelError(
             "layer_types that differ are not supported for MistralForCausalLM",
             "transformers ignores them for this architecture, so their meaning is not certain",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.checkpoints import ARCHITECTURES as FAMILIES
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import ARCHITECTURES, DecoderSpec, spec_of
 from vcc.engine.models.bindings import expected_tensors
+from vcc.engine.models.constants import constants_of
 
 SMALL = {
     "vocab_size": 64,
@@ -117,6 +121,9 @@ def test_quantised_checkpoints_are_refused_by_name(method: str) -> None:
         ({"num_hidden_layers": True}, "num_hidden_layers"),
         ({"num_key_value_heads": 3}, "num_key_value_heads"),
         ({"num_attention_heads": 5, "num_key_value_heads": 5}, "num_attention_heads"),
+        ({"num_attention_heads": 65, "num_key_value_heads": 65}, "num_attention_heads"),
+        ({"hidden_size": 2**20, "num_attention_heads": 1, "num_key_value_heads": 1}, "heads"),
+        ({"num_hidden_layers": 2**30}, "num_hidden_layers"),
         ({"rms_norm_eps": -1.0}, "rms_norm_eps"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
         ({"hidden_act": "relu"}, "hidden_act"),
@@ -145,11 +152,36 @@ def test_layer_types_that_make_no_sense_are_refused(fields: dict[str, Any]) -> N
 
 
 def test_a_layer_mix_that_transformers_ignores_is_refused() -> None:
-    mixed = ["sliding_attention", "full_attention"] * 2
-    with pytest.raises(ModelError, match="layer_types"):
-        spec("MistralForCausalLM", layer_types=mixed)
+    for mixed in (["sliding_attention", "full_attention"] * 2, False):
+        with pytest.raises(ModelError, match="layer_types"):
+            spec("MistralForCausalLM", layer_types=mixed)
 
 
 def test_bidirectional_attention_is_refused() -> None:
     with pytest.raises(ModelError, match="bidirectional"):
         spec("Gemma2ForCausalLM", use_bidirectional_attention=True)
+
+
+ROPE_FIELDS = ("rope_type", "factor", "low_freq_factor", "high_freq_factor", "rope_theta")
+MODEL_FIELDS = (
+    *SMALL,
+    *("head_dim", "rope_scaling", "rope_theta", "layer_types", "sliding_window", "rms_norm_eps"),
+    *("use_sliding_window", "max_window_layers", "max_position_embeddings", "attention_bias"),
+    *("query_pre_attn_scalar", "attn_logit_softcapping", "quantization_config", "hidden_act"),
+)
+numbers = st.integers(-2, 2**70) | st.floats() | st.sampled_from([0, 1, 2, 8, 64])
+words = st.sampled_from(["yarn", "llama3", "linear", "default", "full_attention", "silu", ""])
+plain = st.none() | st.booleans() | numbers | words
+ropes = st.dictionaries(st.sampled_from(ROPE_FIELDS), plain)
+values = plain | ropes | st.lists(plain, max_size=4)
+
+
+@given(st.sampled_from(list(ARCHITECTURES)), st.dictionaries(st.sampled_from(MODEL_FIELDS), values))
+def test_any_config_gives_a_usable_spec_or_a_model_error(arch: str, fields: dict[str, Any]) -> None:
+    try:
+        found = spec(arch, **fields)
+    except ModelError:
+        return
+    assert len(found.windows) == found.layers
+    assert found.layers > 64 or expected_tensors(found)
+    assert all(np.isfinite(values).all() for values in constants_of(found).values())
