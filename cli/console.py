@@ -52,9 +52,9 @@ def ask(prompt: str) -> str | None:
         return None
 
 
-def warn(reason: str) -> None:
+def note(reason: str) -> None:
     """Say something a user should hear about."""
-    err(f"warning: {reason}")
+    err(f"note: {reason}")
 
 
 def show_error(error: VccError) -> None:
@@ -126,8 +126,8 @@ class LineEvents:
             err(f"{self._stage}: {item} {state}{count}")
 
     def note(self, reason: str) -> None:
-        """Always heard."""
-        warn(reason)
+        """Say it, also when quiet."""
+        note(reason)
 
     def close(self) -> None:
         """End the heartbeat."""
@@ -193,7 +193,7 @@ class BarEvents:
 
     def note(self, reason: str) -> None:
         """A line above the bars."""
-        self._bars.console.print(f"warning: {reason}", markup=False, highlight=False)
+        self._bars.console.print(f"note: {reason}", markup=False, highlight=False)
 
     def close(self) -> None:
         """Give the terminal back."""

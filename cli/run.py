@@ -175,8 +175,6 @@ def _show_answers(found: RunReport, *, as_json: bool) -> None:
 def _show_account(found: RunReport) -> None:
     from vcc.engine.runtime.report import ledger_lines
 
-    for note in found.notes:
-        err(f"note      {note}")
     for line in ledger_lines(found):
         err(line)
 

@@ -90,18 +90,21 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
         requests = _requests(asked, tokenizer, defaults)
         for request in requests:  # before anything is booted or built for it
             check_request(request, _planned(session.settled))
+    for note in defaults.notes:
+        session.events.note(note)
     lengths = [len(one.token_ids) + one.max_new_tokens for one in requests]
     ready = open_session(session, lengths)
     growing = [Growing(prompt, tokenizer) for prompt in asked.prompts]
     events = generate(ready.booted.runner, requests)
     first_token = hear(session.ledger, events, growing, on_text)
+    ready.booted.account(session.counters)
     return make_report(
         session.ledger,
         session.counters,
         [one.answer() for one in growing],
         artifact=ready.artifact,
         first_token_seconds=first_token,
-        notes=defaults.notes,
+        notes=session.notes,
     )
 
 

@@ -35,6 +35,8 @@ class Conversation:
             self._defaults = resolve_generation(source.generation, overrides)
             self._tokenizer = open_tokenizer(source.tokenizer)
             render_chat(self._tokenizer, [{"role": "user", "content": "?"}])  # before any boot
+        for note in self._defaults.notes:
+            session.events.note(note)
         self._session = session
         self._ready = open_session(session, [session.settled.model.max_model_len or 1])
         self._messages: list[Message] = []
@@ -60,14 +62,15 @@ class Conversation:
         return answer
 
     def report(self) -> RunReport:
-        """The account of all turns so far; time at the prompt is in the phase `other`."""
+        """The account of all turns, taken once; time at the prompt is in the phase `other`."""
+        self._ready.booted.account(self._session.counters)
         return make_report(
             self._session.ledger,
             self._session.counters,
             self._answers,
             artifact=self._ready.artifact,
             first_token_seconds=self._first_token,
-            notes=self._defaults.notes,
+            notes=self._session.notes,
         )
 
     def _request(self, messages: list[Message]) -> Request:

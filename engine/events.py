@@ -41,3 +41,34 @@ class NullEvents:
 
     def note(self, reason: str) -> None:
         """Ignore."""
+
+
+class NotedEvents:
+    """Passes everything on to another listener and keeps the notes.
+
+    Args:
+        listener: who is told.
+    """
+
+    __slots__ = ("_listener", "notes")
+
+    def __init__(self, listener: Events) -> None:
+        self._listener = listener
+        self.notes: list[str] = []
+
+    def stage_started(self, stage: str, total: int = 0) -> None:
+        """Pass on."""
+        self._listener.stage_started(stage, total)
+
+    def stage_finished(self, stage: str, seconds: float) -> None:
+        """Pass on."""
+        self._listener.stage_finished(stage, seconds)
+
+    def progress(self, item: str, state: str) -> None:
+        """Pass on."""
+        self._listener.progress(item, state)
+
+    def note(self, reason: str) -> None:
+        """Keep and pass on."""
+        self.notes.append(reason)
+        self._listener.note(reason)

@@ -91,9 +91,9 @@ class Counters:
             raise KeyError(f"no counter {name!r}; known: {', '.join(COUNTS)}")
         self._counts[name] += amount
 
-    def fallback(self, reason: str, amount: int = 1) -> None:
-        """Count one step that ran in a slower mode than asked for, with its reason."""
-        self._fallbacks[reason] += amount
+    def fallback(self, reason: str, steps: int = 1) -> None:
+        """Count steps that ran in a slower mode than asked for, with the reason."""
+        self._fallbacks[reason] += steps
 
     def __getitem__(self, name: str) -> int:
         return self._counts[name]

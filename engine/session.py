@@ -14,7 +14,7 @@ from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
-from vcc.engine.events import Events, NullEvents
+from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up
 from vcc.engine.runtime.host import why_not
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a run works with.
+    """What a run works with; notes are kept for its report.
 
     Attributes:
         settled: what is asked for.
@@ -42,6 +42,15 @@ class Session:
     events: Events = field(default_factory=NullEvents)
     ledger: Ledger = field(default_factory=Ledger)
     counters: Counters = field(default_factory=Counters)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.events, NotedEvents):
+            object.__setattr__(self, "events", NotedEvents(self.events))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was said so far."""
+        return tuple(self.events.notes) if isinstance(self.events, NotedEvents) else ()
 
 
 @dataclass(frozen=True, slots=True)

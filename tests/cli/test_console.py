@@ -26,7 +26,7 @@ def test_lines_without_a_terminal(capsys):
     shown.stage_finished("compile", 1.5)
     shown.close()
     lines = capsys.readouterr().err.splitlines()
-    assert lines == ["compile: a done (1 of 2)", "warning: something else", "compile: 1.50 s"]
+    assert lines == ["compile: a done (1 of 2)", "note: something else", "compile: 1.50 s"]
 
 
 def test_quiet_leaves_notes(capsys):
@@ -35,7 +35,7 @@ def test_quiet_leaves_notes(capsys):
     shown.progress("a", "done")
     shown.note("heard")
     shown.stage_finished("compile", 1.5)
-    assert capsys.readouterr().err == "warning: heard\n"
+    assert capsys.readouterr().err == "note: heard\n"
 
 
 def test_a_silent_stage_has_a_heartbeat_that_ends_with_it(capsys):
@@ -74,7 +74,7 @@ def test_bars_on_a_terminal_and_no_colour_when_asked(color):
     subprocess.run([sys.executable, "-c", code], stderr=follower, env=env, check=True)
     os.close(follower)
     text = _drain(leader)
-    for part in ("piece 0", "warning: [note]", "compile: 1.00 s", "[bad]", "why: why not"):
+    for part in ("piece 0", "note: [note]", "compile: 1.00 s", "[bad]", "why: why not"):
         assert part in text
     assert ("\x1b[1;31m" in text) is color
 

@@ -29,7 +29,7 @@ def test_a_miss_builds_says_why_and_the_next_run_is_warm(vcc, engine):
 
 def test_the_json_has_answers_phases_and_counters(vcc, engine):
     _json(vcc, "--prompt", "a")
-    found = _json(vcc, "--prompt", "Once upon", "--prompt", "The end")
+    found = _json(vcc, "--prompt", "Once upon", "--prompt", "The end", "--ignore-eos")
     assert [one["prompt"] for one in found["prompts"]] == ["Once upon", "The end"]
     for one in found["prompts"]:
         assert len(one["token_ids"]) <= 5
@@ -40,6 +40,7 @@ def test_the_json_has_answers_phases_and_counters(vcc, engine):
     counters = found["counters"]
     assert (counters["compiles"], counters["traces"]) == (0, 0)
     assert (counters["hits"], counters["misses"]) == (1, 0)
+    assert counters["fallbacks"] == {"not full: too many tokens": 5}
     assert found["artifact"]
 
 
@@ -103,7 +104,10 @@ def test_an_unwritable_store_is_a_warning(vcc, engine, own_store):
     own_store.write_text("a file where the store should be")
     done = vcc("run", "demo", "--prompt", "a", "--max-new-tokens", "2")
     assert done.code == 0, done.err
-    assert "warning: the artifact was not stored" in done.err
+    assert "note: the artifact was not stored" in done.err
+    found = vcc("run", "demo", "--prompt", "a", "--max-new-tokens", "2", "--json").json
+    assert found["artifact"] is None
+    assert any("not stored" in note for note in found["notes"])
 
 
 def test_a_damaged_blob_is_named_and_rebuilt(vcc, engine, own_store):

@@ -18,22 +18,6 @@ from vcc.engine.request import BuildRequest, settle
 from vcc.engine.session import Session, find, open_session
 
 
-class Heard:
-    """Keeps notes."""
-
-    def __init__(self):
-        self.notes = []
-
-    def stage_started(self, stage, total=0): ...
-
-    def stage_finished(self, stage, seconds): ...
-
-    def progress(self, item, state): ...
-
-    def note(self, reason):
-        self.notes.append(reason)
-
-
 @pytest.fixture
 def engine(monkeypatch):
     return install(monkeypatch)
@@ -51,7 +35,7 @@ def session(tmp_path):
 
     def make(**more):
         store = more.pop("store", Store.open(tmp_path, on_damage=lambda damage: None))
-        return Session(settle(request), store, events=Heard(), **more)
+        return Session(settle(request), store, **more)
 
     return make
 
@@ -92,7 +76,7 @@ def test_a_damaged_artifact_makes_way_for_an_older_one(session, engine, monkeypa
     monkeypatch.setattr(sys.modules["vcc.engine.runtime.boot"], "boot", failing)
     assert open_session(one).artifact == good.artifact
     assert [entry.artifact for entry in one.store.entries()] == [good.artifact]
-    assert "golden differs" in one.events.notes[0]
+    assert "golden differs" in one.notes[0]
     assert engine.builds == []
 
 
@@ -116,7 +100,7 @@ def test_a_store_that_cannot_be_read_is_a_miss(session, engine):
 
     one = session(store=Broken.open(session().store.root))
     assert open_session(one).booted
-    assert "cannot read: EIO" in one.events.notes[0]
+    assert "cannot read: EIO" in one.notes[0]
 
 
 def test_what_cannot_be_stored_still_runs(session, engine, tmp_path):
@@ -124,4 +108,4 @@ def test_what_cannot_be_stored_still_runs(session, engine, tmp_path):
     one = session(store=Store.open(tmp_path / "file"))
     ready = open_session(one)
     assert ready.artifact is None
-    assert any("not stored" in note for note in one.events.notes)
+    assert any("not stored" in note for note in one.notes)

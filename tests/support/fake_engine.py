@@ -62,9 +62,12 @@ class FakeEngine:
 
 @dataclass
 class Booted:
-    """As much of a booted artifact as a session uses."""
+    """As much of a booted artifact as a session uses; it never has a graph."""
 
     runner: FakeRunner
+
+    def account(self, counters):
+        counters.fallback("not full: too many tokens", len(self.runner.batches))
 
 
 def manifest_of(request) -> Manifest:
