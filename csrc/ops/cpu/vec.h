@@ -6,6 +6,16 @@
 #pragma once
 
 #include <stdint.h>
+#if defined(__AVX2__)
+// GCC 12's own header warns about its deliberately undefined operands (GCC bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
 
 #ifndef VCC_ISA
 #error "compile with -DVCC_ISA=<name of the instruction set>"
@@ -47,16 +57,36 @@ VCC_INLINE To bits_of(From from) {
   return to;
 }
 
-VCC_INLINE VecF widen(VecH half) {
-  return bits_of<VecF>(__builtin_convertvector(half, VecU) << 16);
+// Intrinsics stand where GCC 12 makes several instructions out of one.
+VCC_INLINE VecU zero_extend(VecH half) {
+#if defined(__AVX512F__)
+  return bits_of<VecU>(_mm512_cvtepu16_epi32(bits_of<__m256i>(half)));
+#elif defined(__AVX2__)
+  return bits_of<VecU>(_mm256_cvtepu16_epi32(bits_of<__m128i>(half)));
+#else
+  return __builtin_convertvector(half, VecU);
+#endif
 }
+
+VCC_INLINE VecH truncate(VecU whole) {
+#if defined(__AVX512F__)
+  return bits_of<VecH>(_mm512_cvtepi32_epi16(bits_of<__m512i>(whole)));
+#elif defined(__AVX2__)
+  const __m256i v = bits_of<__m256i>(whole);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(v, v), 0x08);
+  return bits_of<VecH>(_mm256_castsi256_si128(packed));
+#else
+  return __builtin_convertvector(whole, VecH);
+#endif
+}
+
+VCC_INLINE VecF widen(VecH half) { return bits_of<VecF>(zero_extend(half) << 16); }
 
 // Round to nearest even; NaN stays NaN.
 VCC_INLINE VecH narrow(VecF x) {
   const VecU u = bits_of<VecU>(x);
   const VecU rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-  const VecU kept = x == x ? rounded : (u >> 16 | 0x40);
-  return __builtin_convertvector(kept, VecH);
+  return truncate(x == x ? rounded : (u >> 16 | 0x40));
 }
 
 VCC_INLINE float to_float(float x) { return x; }
@@ -99,8 +129,25 @@ VCC_INLINE void store_part(T* p, VecF v, int n) {
   for (int i = 0; i < n; ++i) put(p + i, lanes[i]);
 }
 
-VCC_INLINE VecF max(VecF a, VecF b) { return a > b ? a : b; }
-VCC_INLINE VecF min(VecF a, VecF b) { return a < b ? a : b; }
+// The second operand where either is NaN.
+VCC_INLINE VecF max(VecF a, VecF b) {
+#if defined(__AVX512F__)
+  return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+  return _mm256_max_ps(a, b);
+#else
+  return a > b ? a : b;
+#endif
+}
+VCC_INLINE VecF min(VecF a, VecF b) {
+#if defined(__AVX512F__)
+  return _mm512_min_ps(a, b);
+#elif defined(__AVX2__)
+  return _mm256_min_ps(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
 
 VCC_INLINE VecI lane_index() {
   VecI v;
@@ -184,12 +231,23 @@ VCC_INLINE VecF sum_rows(VecF* rows) {
   return rows[0];
 }
 
+// p * 2^n for whole n in [-126, 128].
+VCC_INLINE VecF scale_by_power(VecF p, VecF n) {
+#if defined(__AVX512F__)
+  return _mm512_scalef_ps(p, n);
+#else
+  // Two factors: 128 is above the largest exponent.
+  const VecI power = __builtin_convertvector(n, VecI), half = power >> 1;
+  const VecI rest = power - half;
+  return p * bits_of<VecF>((half + 127) << 23) * bits_of<VecF>((rest + 127) << 23);
+#endif
+}
+
 // e^x within 2 ulp; 0 below -87.3, inf above 88.7, NaN for NaN. Cephes' expf polynomial.
 VCC_INLINE VecF exp(VecF x) {
-  const float kLow = -87.33654f, kHigh = 88.72283f, kMagic = 12582912.0f;  // 1.5 * 2^23
+  const float kLow = -87.33654f, kHigh = 89.0f, kMagic = 12582912.0f;  // 1.5 * 2^23
   const VecF safe = min(splat(kHigh), max(splat(kLow), x));
-  const VecF shifted = safe * 1.44269504f + kMagic;
-  const VecF n = shifted - kMagic;
+  const VecF n = (safe * 1.44269504f + kMagic) - kMagic;
   const VecF r = safe - n * 0.693359375f - n * -2.12194440e-4f;
   VecF p = splat(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -198,14 +256,7 @@ VCC_INLINE VecF exp(VecF x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  // 2^n in two factors: n may be 128, one above the largest exponent.
-  const VecI power = bits_of<VecI>(shifted) - bits_of<int32_t>(kMagic);
-  const VecI half = power >> 1;
-  const VecF scaled =
-      p * bits_of<VecF>((half + 127) << 23) * bits_of<VecF>((power - half + 127) << 23);
-  const VecF inside = x < splat(kLow) ? splat(0.0f) : scaled;
-  const VecF capped = x > splat(kHigh) ? splat(__builtin_inff()) : inside;
-  return x == x ? capped : x;
+  return x < splat(kLow) ? VecF{} : scale_by_power(p, n);
 }
 
 VCC_INLINE VecF tanh(VecF x) {
