@@ -122,9 +122,7 @@ def _bounds(
 ) -> list[Bound]:
     narrow = any(spec.dtype in LOW_PRECISION for spec in piece.arguments)
     eager = _eager(piece, arguments) if narrow else references
-    return [
-        _bound(got, want, narrow) for got, want in zip(eager, references, strict=True)
-    ]
+    return [_bound(got, want, narrow) for got, want in zip(eager, references, strict=True)]
 
 
 def _bound(eager: Array, reference: Array, narrow: bool) -> Bound:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from vcc.cache.errors import UsageError
 from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.models.build_module import build_module
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
 from vcc.engine.trace.decoder import StepShape, decoder_trace
-from vcc.engine.trace.module import make_module, module_trace
+from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import TraceRequest
 
 
@@ -25,7 +26,7 @@ def trace_request(settled: Settled) -> TraceRequest:
         return decoder_trace(source.spec, dtype, ops, step_shape(settled))
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
-    return module_trace(make_module(source.factory), source.shapes, dtype)
+    return module_trace(build_module(source.factory), source.shapes, dtype)
 
 
 def torch_name(settled: Settled) -> str:

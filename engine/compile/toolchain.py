@@ -37,7 +37,9 @@ def find_compiler() -> Compiler:
             f"no C++ compiler: {' and '.join(names)} not found on PATH",
             "install one (Debian: apt install g++), or run eagerly with --compile none",
         )
-    done = subprocess.run([path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True)
+    done = subprocess.run(
+        [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True
+    )
     if done.returncode != 0:
         raise DeviceError(f"the C++ compiler {path} does not work", done.stderr.strip()[:500])
     return Compiler(path.rsplit("/", 1)[-1], done.stdout.strip())

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,10 +39,8 @@ class Job:
 def work(job: Job) -> None:
     """Body of a forked worker: never returns to the caller's code, always leaves a report."""
     process.leave_parent_alone(job.folder / "log")
-    try:
+    with suppress(DeviceError):  # without the native library the pool's clean-up has to do
         die_with_parent()
-    except DeviceError:
-        pass  # Without the native library the pool's own clean-up has to do.
     try:
         report = _compile(job)
     except VccError as error:

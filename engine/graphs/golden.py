@@ -113,22 +113,24 @@ def draw(name: str, index: int, shape: Sequence[int], symbolic: bool) -> Array:
     """
     count = int(np.prod(shape, dtype=np.int64))
     units = np.resize(_units(name, index, min(count, BLOCK)), count).reshape(tuple(shape))
-    if symbolic:
-        return (units * np.float32(1.7)).astype(np.float32, copy=False)
-    if len(shape) < 2:
-        return (1 + np.float32(0.3) * units).astype(np.float32, copy=False)
-    return (units * np.float32((3.0 / shape[-1]) ** 0.5)).astype(np.float32, copy=False)
+    offset, scale = (0.0, 1.7) if symbolic else _weight_range(shape)
+    return np.asarray(offset + scale * units, dtype=np.float32)
+
+
+def _weight_range(shape: Sequence[int]) -> tuple[float, float]:
+    return (1.0, 0.3) if len(shape) < 2 else (0.0, float((3.0 / shape[-1]) ** 0.5))
 
 
 def draw_integers(name: str, index: int, shape: Sequence[int], below: int) -> npt.NDArray[Any]:
     """Integers in [0, below) for an index argument: safe for every size that is indexed."""
     count = int(np.prod(shape, dtype=np.int64))
-    return (_raw(name, index, count) % np.uint64(below)).astype(np.int64).reshape(tuple(shape))
+    words = _raw(name, index, count) % np.uint64(below)
+    return np.asarray(words, dtype=np.int64).reshape(tuple(shape))
 
 
 def _units(name: str, index: int, count: int) -> Array:
     high = (_raw(name, index, count) >> np.uint64(40)).astype(np.float32)
-    return high * np.float32(2.0**-23) - np.float32(1.0)
+    return np.asarray(high * np.float32(2.0**-23) - np.float32(1.0), dtype=np.float32)
 
 
 def _raw(name: str, index: int, count: int) -> npt.NDArray[np.uint64]:

@@ -77,7 +77,7 @@ class RMSNorm(CustomOp):
     def forward_native(
         self, x: Tensor, residual: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Plain torch, in the rounding order of transformers' Llama (offset 0) and Gemma norms."""
+        """Plain torch; everything in fp32, rounded once."""
         if residual is None:
             return self._norm(x)
         total = x + residual
@@ -95,8 +95,6 @@ class RMSNorm(CustomOp):
     def _norm(self, x: Tensor) -> Tensor:
         wide = x.float()
         scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        if self.weight_offset == 0.0:
-            return self.weight * scaled.to(x.dtype)
         return (scaled * (self.weight_offset + self.weight.float())).to(x.dtype)
 
 

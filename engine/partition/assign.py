@@ -74,9 +74,7 @@ def _is_step_buffer(node: Node, names: frozenset[str]) -> bool:
     return any(is_splitting(user.target, names) for user in node.users)
 
 
-def _owners(
-    graph: Graph, names: frozenset[str], buffers: frozenset[Node]
-) -> Mapping[Node, int]:
+def _owners(graph: Graph, names: frozenset[str], buffers: frozenset[Node]) -> Mapping[Node, int]:
     owner: dict[Node, int] = {}
     current = 0
     for node in graph.nodes:

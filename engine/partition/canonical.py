@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sympy
 import torch
@@ -14,14 +15,11 @@ from vcc.engine.partition.sizes import build
 from vcc.engine.torch_shim import fake
 from vcc.engine.types import Piece, PieceSymbol, TensorSpec
 
-
 Ranges = Mapping[str, tuple[int, int]]
 """Inclusive range of each size symbol of a trace, by the symbol's name."""
 
 
-def piece_of(
-    extracted: Extracted, ranges: Ranges, options: Sequence[tuple[str, str]]
-) -> Piece:
+def piece_of(extracted: Extracted, ranges: Ranges, options: Sequence[tuple[str, str]]) -> Piece:
     """Name the sizes of a part canonically and compute its identity."""
     nodes = (*extracted.inputs, *extracted.outputs)
     names = _appearance(nodes)
@@ -48,7 +46,7 @@ def fake_arguments(piece: Piece) -> tuple[torch.Tensor, ...]:
     return tuple(_fake(spec, mode, sizes) for spec in piece.arguments)
 
 
-def _fake(spec: TensorSpec, mode: object, sizes: dict[str, torch.SymInt]) -> torch.Tensor:
+def _fake(spec: TensorSpec, mode: Any, sizes: dict[str, torch.SymInt]) -> torch.Tensor:
     shape = [build(size, sizes.__getitem__) for size in spec.shape]
     return fake.strided(mode, shape, dense_strides(shape), spec.dtype, spec.device)
 
@@ -77,9 +75,7 @@ def _spec(node: Node, names: dict[sympy.Symbol, str]) -> TensorSpec:
     return TensorSpec(value.dtype, shape_of(node, names), value.device)
 
 
-def _symbol(
-    name: str, symbol: sympy.Symbol, nodes: Sequence[Node], ranges: Ranges
-) -> PieceSymbol:
+def _symbol(name: str, symbol: sympy.Symbol, nodes: Sequence[Node], ranges: Ranges) -> PieceSymbol:
     value = next(
         n.meta["val"]
         for n in nodes

@@ -50,7 +50,7 @@ def apply(
             raise CompileError(
                 f"pass {one.name} failed",
                 f"{type(error).__name__}: {error}",
-                f"switch it off: --compilation-config '{{\"pass_config\": {{\"{one.name}\": false}}}}'",
+                f"switch it off in pass_config: {one.name} = false",
             ) from error
         reports.append(PassReport(one.name, one.version, outcome.matches, outcome.refused))
         if dump is not None:

@@ -78,9 +78,7 @@ def limits_of(spec: DecoderSpec, settings: Settings, program: Program) -> StepLi
     )
 
 
-def kv_caches(
-    program: Program, spec: DecoderSpec, limits: StepLimits
-) -> dict[str, torch.Tensor]:
+def kv_caches(program: Program, spec: DecoderSpec, limits: StepLimits) -> dict[str, torch.Tensor]:
     """A zeroed cache tensor per layer, by the name of the program's input."""
     shape = spec.kv_shape(limits.num_blocks, limits.block_size)
     names = [v.name for v in program.of_role("input") if v.name.startswith(CACHE_PREFIX)]

@@ -75,9 +75,9 @@ def _enabled(boot: Boot) -> frozenset[str]:
 
 def eager_program(spec: DecoderSpec, settings: Settings, dtype: str) -> Program:
     """The step as one call that returns its logits."""
-    table = {"N": settings.max_blocks_per_seq}
+    blocks = settings.max_blocks_per_seq
     inputs = [
-        Value(name, "input", "int32", [table.get(s, s) if isinstance(s, str) else s for s in shape], name)
+        Value(name, "input", "int32", [blocks if size == "N" else size for size in shape], name)
         for name, shape in INPUTS
     ]
     cache = [2, "K", settings.block_size, spec.kv_heads, spec.head_dim]

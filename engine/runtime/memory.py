@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import Any
 
 import numpy.typing as npt
 import torch
@@ -25,9 +26,7 @@ class StepMemory:
         highest: largest size of every symbol.
     """
 
-    def __init__(
-        self, program: Program, given: Mapping[str, torch.Tensor], highest: Sizes
-    ) -> None:
+    def __init__(self, program: Program, given: Mapping[str, torch.Tensor], highest: Sizes) -> None:
         self._given = given
         self._values = program.by_name()
         _check_given(self._values, given)
@@ -51,7 +50,7 @@ class StepMemory:
         start = self._offsets[name]
         return self._home(name)[start : start + count].view(DTYPES[value.dtype]).view(shape)
 
-    def array(self, name: str) -> npt.NDArray[object]:
+    def array(self, name: str) -> npt.NDArray[Any]:
         """An input's memory at its largest size, flat, for the host to write."""
         start, value = self._offsets[name], self._values[name]
         flat = self._block[start : start + self._sizes[name]]

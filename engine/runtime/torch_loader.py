@@ -31,10 +31,10 @@ def load_pieces(boot: Boot) -> ModelRunner:
     with boot.ledger.phase("verify"):
         program = programs.decode(boot.loaded.read("program"))
     with boot.ledger.phase("weights"):
-        given = {**_weights(boot, program), **_constants(boot, program)}
+        given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
         load_ops()
-        pieces = _pieces(boot)
+        pieces = open_pieces(boot)
         ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
         boot.counters.add("unique_pieces", len(pieces))
         boot.counters.add("pieces", sum(call.kind == "piece" for call in program.calls))
@@ -68,7 +68,8 @@ def parameters(boot: Boot) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _constants(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
+def constants_of_artifact(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
+    """The program's constants by value name, from their verified blobs."""
     table: Mapping[str, Any] = boot.loaded.manifest.info.get("constants", {})
     return {
         value.name: _constant(boot, value.target, table[value.target])
@@ -81,7 +82,8 @@ def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
     return torch.frombuffer(data, dtype=DTYPES[entry["dtype"]]).view(entry["shape"])
 
 
-def _pieces(boot: Boot) -> dict[str, RunPiece]:
+def open_pieces(boot: Boot) -> dict[str, RunPiece]:
+    """Every piece of the artifact, opened from verified bytes, by id."""
     names = [name for name in boot.loaded.manifest.blobs if name.startswith("piece/")]
     with boot.loaded.expose(names) as paths:
         return {

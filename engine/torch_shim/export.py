@@ -56,7 +56,7 @@ def _role(spec: Any) -> Role:
 
 def graph_before_decomposition(program: ExportedProgram) -> GraphModule:
     """The graph as traced: in-place writes kept, splitting ops single nodes."""
-    return program.graph_module
+    return cast(GraphModule, program.graph_module)
 
 
 def lifted_constants(program: ExportedProgram) -> dict[str, torch.Tensor]:

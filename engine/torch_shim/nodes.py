@@ -30,7 +30,7 @@ def mutated_arguments(node: Node) -> tuple[Any, ...]:
     """The arguments that a call writes in place, by its schema."""
     if not isinstance(node.target, OpOverload):
         return ()
-    written = []
+    written: list[Any] = []
     for index, argument in enumerate(node.target._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from vcc.cache.errors import ModelError
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.shapes import Dim, InputShape
 from vcc.engine.trace.trace import Axis, TraceRequest
-
-
-def make_module(ref: FactoryRef) -> torch.nn.Module:
-    """Import the factory's module, call it, and return the model in eval mode.
-
-    Raises:
-        ModelError: the import or the call fails, or the result is no nn.Module.
-    """
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        target: Any = importlib.import_module(ref.module)
-        for part in ref.attribute.split("."):
-            target = getattr(target, part)
-        module = target()
-    except Exception as error:
-        raise ModelError(
-            f"the factory {ref} failed", f"{type(error).__name__}: {error}", "call it by hand first"
-        ) from error
-    if not isinstance(module, torch.nn.Module):
-        raise ModelError(
-            f"the factory {ref} returned {type(module).__name__}",
-            "an nn.Module is expected",
-            "return the module itself, not its output or its class",
-        )
-    return module.eval().requires_grad_(False)
 
 
 def module_trace(
@@ -59,7 +29,7 @@ def module_trace(
     module = module.to(dtype)
     axes, dynamic = _axes(shapes)
     arguments = {s.name: _example(s, dtype) for s in shapes}
-    constants = {name: buffer for name, buffer in module.named_buffers()}
+    constants = dict(module.named_buffers())
     return TraceRequest(module, arguments, dynamic, axes, constants)
 
 

@@ -1,0 +1,102 @@
+"""ForwardRunner: a plain forward of any module on fixed memory, inputs checked once a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from vcc.cache.errors import UsageError
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.graphs.program import Program, Value
+from vcc.engine.runtime.binding import Binder
+from vcc.engine.runtime.memory import StepMemory
+
+Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardRunner:
+    """Runs a program whose inputs are the module's own.
+
+    Args:
+        program: the module's step.
+        memory: where its values lie.
+        binder: its calls.
+    """
+
+    program: Program
+    memory: StepMemory
+    binder: Binder
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run once.
+
+        Args:
+            inputs: a dense CPU tensor for each declared input, by name.
+
+        Returns:
+            Outputs by name, valid until the next call.
+
+        Raises:
+            UsageError: an input is missing, unknown, or has another dtype or shape than declared.
+        """
+        sizes = self._sizes(inputs)
+        for value in self.program.of_role("input"):
+            self.memory.view(value.name, sizes).copy_(inputs[value.name])
+        for call in self.binder.calls(tuple(sizes.values())):
+            call()
+        outputs = self.program.outputs
+        return {
+            f"output_{index}": self.memory.view(name, sizes) for index, name in enumerate(outputs)
+        }
+
+    def _sizes(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
+        values = self.program.of_role("input")
+        _check_names({value.name for value in values}, set(inputs))
+        for value in values:
+            _check_kind(value, inputs[value.name])
+        sizes = {}
+        for symbol in self.program.symbols:
+            size = inputs[symbol.source].shape[symbol.dim]
+            if not symbol.low <= size <= symbol.high:
+                raise UsageError(
+                    f"dimension {symbol.dim} of {symbol.source} is {size}",
+                    f"the artifact serves {symbol.low} to {symbol.high}",
+                    "compile it with a wider range: --shape NAME=LOW-HIGHx…",
+                )
+            sizes[symbol.name] = size
+        for value in values:
+            _check_shape(value, inputs[value.name], sizes)
+        return sizes
+
+
+def _check_names(wanted: set[str], given: set[str]) -> None:
+    if wanted != given:
+        raise UsageError(
+            "the inputs are not those of the module",
+            f"missing: {', '.join(sorted(wanted - given)) or 'none'}; "
+            f"unknown: {', '.join(sorted(given - wanted)) or 'none'}",
+        )
+
+
+def _check_kind(value: Value, tensor: torch.Tensor) -> None:
+    if tensor.dtype != DTYPES[value.dtype] or tensor.device.type != "cpu" or tensor.is_sparse:
+        raise UsageError(
+            f"input {value.name} is {tensor.dtype} on {tensor.device}",
+            f"the artifact takes {value.dtype} on the CPU",
+        )
+    if tensor.dim() != len(value.shape):
+        raise UsageError(
+            f"input {value.name} has {tensor.dim()} dimensions", f"declared are {len(value.shape)}"
+        )
+
+
+def _check_shape(value: Value, tensor: torch.Tensor, sizes: Mapping[str, int]) -> None:
+    wanted = [sizes[size] if isinstance(size, str) else size for size in value.shape]
+    fixed = [(want, have) for want, have in zip(wanted, tensor.shape, strict=True)]
+    if any(isinstance(want, int) and want != have for want, have in fixed):
+        raise UsageError(
+            f"input {value.name} has shape {list(tensor.shape)}", f"it must be {wanted}"
+        )

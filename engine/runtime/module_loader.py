@@ -1,0 +1,96 @@
+"""Loaders for a factory's module: its pieces by TorchLoader, or the module itself eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from vcc.cache.errors import IntegrityError, ModelError
+from vcc.engine.graphs import program as programs
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.graphs.program import Program
+from vcc.engine.models.build_module import build_module
+from vcc.engine.models.expressions import FromTensor
+from vcc.engine.models.weights import load_weights
+from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.runtime.binding import Binder
+from vcc.engine.runtime.forward import Forward, ForwardRunner
+from vcc.engine.runtime.golden import check_goldens
+from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.settings import Boot
+from vcc.engine.runtime.torch_loader import constants_of_artifact, open_pieces
+
+
+def load_module_pieces(boot: Boot) -> ForwardRunner:
+    """A runner over the compiled pieces of a module."""
+    with boot.ledger.phase("verify"):
+        program = programs.decode(boot.loaded.read("program"))
+    with boot.ledger.phase("weights"):
+        given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
+    with boot.ledger.phase("pieces"):
+        load_ops()
+        pieces = open_pieces(boot)
+        ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
+        boot.counters.add("unique_pieces", len(pieces))
+    with boot.ledger.phase("golden"):
+        check_goldens(boot, program, pieces)
+    with boot.ledger.phase("pieces"):
+        highest = {symbol.name: symbol.high for symbol in program.symbols}
+        memory = StepMemory(program, given, highest)
+        return ForwardRunner(program, memory, Binder(program, memory, pieces, ops))
+
+
+def load_module_eager(boot: Boot) -> Forward:
+    """The module itself; its outputs are fresh tensors."""
+    with boot.ledger.phase("weights"):
+        module = _module(boot)
+
+    def forward(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        with torch.no_grad():
+            result = module(**inputs)
+        leaves = result if isinstance(result, (list, tuple)) else [result]
+        return {f"output_{index}": leaf for index, leaf in enumerate(leaves)}
+
+    return forward
+
+
+def _dtype(boot: Boot) -> torch.dtype:
+    dtype = boot.settings.model.dtype
+    if dtype is None:
+        raise IntegrityError("the manifest has no dtype")
+    return DTYPES[dtype.torch_name]
+
+
+def _module(boot: Boot) -> torch.nn.Module:
+    if boot.source.factory is None:
+        raise ModelError(f"{boot.source.name} names no factory")
+    module = build_module(boot.source.factory).to(_dtype(boot))
+    if boot.source.tensors:
+        module.load_state_dict(_from_file(boot, list(module.state_dict())))
+    return module
+
+
+def _from_file(boot: Boot, names: list[str]) -> dict[str, torch.Tensor]:
+    missing = [name for name in names if name not in boot.source.tensors]
+    if missing:
+        raise ModelError(
+            "the weights are not those of the module",
+            f"missing: {', '.join(missing[:5])}",
+            "save its state_dict() with safetensors",
+        )
+    bindings = {name: FromTensor(name) for name in names}
+    return load_weights(bindings, boot.source.tensors, _dtype(boot))[0]
+
+
+def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
+    """From a safetensors file when one is given, else those that the factory makes."""
+    values = program.of_role("weight")
+    names = [value.target for value in values]
+    if boot.source.tensors:
+        found = _from_file(boot, names)
+    else:
+        found = {k: v.contiguous() for k, v in _module(boot).state_dict().items()}
+    if missing := [name for name in names if name not in found]:
+        raise ModelError(f"the module has no parameter {missing[0]}", "its code has changed")
+    return {value.name: found[value.target] for value in values}
