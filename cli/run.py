@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from vcc.cli import options
-from vcc.cli.console import ask, err, events, out, out_json, show_error
+from vcc.cli.console import events
 from vcc.cli.request import ModelOptions, build_request
 
 if TYPE_CHECKING:
-    from vcc.engine.answer import Asked
-    from vcc.engine.runtime.defaults import Overrides
-    from vcc.engine.runtime.report import RunReport
-    from vcc.engine.session import Session
+    from vcc.cli.ways import Report
 
 
 def run_command(
@@ -81,6 +77,7 @@ def run_command(
     level: options.Level = None,
     weights: options.Weights = None,
     revision: options.Revision = None,
+    shape: options.InputShapes = None,
     max_model_len: options.MaxModelLen = None,
     max_num_seqs: options.MaxNumSeqs = None,
     max_num_batched_tokens: options.MaxNumBatchedTokens = None,
@@ -89,14 +86,11 @@ def run_command(
     json: options.Json = False,
 ) -> None:
     """Boot a model from its artifact (or build it first) and answer prompts."""
-    from vcc.cli.prompts import read_prompts
     from vcc.engine.monitor import Ledger, process_start
 
     ledger = Ledger(process_start())
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
-    talking = chat and not prompt and prompts is None and sys.stdin.isatty()
-    said = () if talking else read_prompts(prompt or (), prompts)
     with ledger.phase("resolve"):
         from vcc.cache.store import Store
         from vcc.engine.request import settle
@@ -111,6 +105,7 @@ def run_command(
             level=level,
             weights=weights,
             revision=revision,
+            inputs=tuple(shape or ()),
             max_model_len=max_model_len,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
@@ -118,77 +113,21 @@ def run_command(
         )
         settled, store = settle(build_request(asked)), Store.open(cache_dir)
     with ledger.phase("import"):
-        from vcc.engine.answer import Asked
+        from vcc.cli.ways import Said, go
         from vcc.engine.runtime.defaults import Overrides
         from vcc.engine.session import Session
     shown = events(quiet=json)
     session = Session(settled, store, golden, require_warm, shown, ledger)
     overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
     try:
-        if talking:
-            found = _talk(session, overrides)
-        else:
-            found = _answer(session, Asked(said, overrides, chat), stream=not json)
+        found = go(session, Said(tuple(prompt or ()), prompts, chat, overrides), as_json=json)
     finally:
         shown.close()
-    if not talking or json:
-        _show_answers(found, as_json=json)
-    if not json:
-        _show_account(found)
     if report is not None:
         _write_report(report, found)
 
 
-def _answer(session: Session, asked: Asked, *, stream: bool) -> RunReport:
-    """Answer; a lone prompt's text is printed as it comes."""
-    from vcc.engine.answer import answer
-
-    if stream and len(asked.prompts) == 1:
-        return answer(session, asked, lambda index, text: out(text, end=""))
-    return answer(session, asked)
-
-
-def _talk(session: Session, overrides: Overrides) -> RunReport:
-    """Ask for messages on the terminal until its end (Ctrl-D); answers are printed as they come."""
-    from vcc.cache.errors import UsageError
-    from vcc.engine.conversation import Conversation
-
-    conversation = Conversation(session, overrides)
-    while (text := ask("> ")) is not None:
-        if not text.strip():
-            continue
-        try:
-            conversation.say(text, lambda part: out(part, end=""))
-        except UsageError as error:  # grown too long, say: the talk may go on
-            show_error(error)
-        out("")
-    return conversation.report()
-
-
-def _show_answers(found: RunReport, *, as_json: bool) -> None:
-    if as_json:
-        out_json(found.as_dict())
-    else:
-        out("" if len(found.answers) == 1 else _answers_text(found))
-
-
-def _show_account(found: RunReport) -> None:
-    from vcc.engine.runtime.report import ledger_lines
-
-    for line in ledger_lines(found):
-        err(line)
-
-
-def _answers_text(found: RunReport) -> str:
-    blocks = []
-    for index, answer in enumerate(found.answers):
-        ids = " ".join(map(str, answer.token_ids))
-        head = f"[{index}]" if answer.prompt is None else f"[{index}] {answer.prompt}"
-        blocks.append(f"{head}\n{ids if answer.text is None else answer.text}\n")
-    return "\n".join(blocks)
-
-
-def _write_report(file: Path, found: RunReport) -> None:
+def _write_report(file: Path, found: Report) -> None:
     from vcc.cache.errors import StorageError
 
     try:

@@ -114,7 +114,7 @@ def check_answers(source: Source) -> None:
         raise UsageError(
             f"{source.name} answers no prompts",
             "it is a plain module, without tokens and a KV cache",
-            "vcc compile builds it; vcc run is for decoders",
+            "leave the prompts out to run its forward once",
         )
 
 

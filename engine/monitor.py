@@ -113,6 +113,11 @@ class Counters:
             raise AssertionError(f"counted {found}, expected {wanted}")
 
 
+def rounded(phases: Mapping[str, float]) -> dict[str, float]:
+    """Seconds to the microsecond, for JSON."""
+    return {name: round(value, 6) for name, value in phases.items()}
+
+
 def process_start(clock: Clock = time.perf_counter) -> float:
     """The moment this process was started, on `clock`; now, where that cannot be read.
 

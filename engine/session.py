@@ -6,9 +6,9 @@ artifact is set aside and the next one, or a new build, takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.loaded import Loaded
@@ -20,7 +20,9 @@ from vcc.engine.request import Settled, look_up
 from vcc.engine.runtime.host import why_not
 
 if TYPE_CHECKING:
-    from vcc.engine.runtime.boot import Booted
+    from vcc.engine.runtime.boot import Booted, BootedModule
+
+Boots = TypeVar("Boots")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,10 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Generic[Boots]):
     """A booted artifact; `artifact` is its id, None when it was built here and not stored."""
 
-    booted: Booted
+    booted: Boots
     artifact: str | None
 
 
@@ -84,8 +86,8 @@ def find(session: Session) -> Found:
         return Found((), str(error))
 
 
-def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready:
-    """Boot an artifact that answers the request.
+def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]:
+    """Boot an artifact that answers the request of a decoder.
 
     Args:
         session: what to boot and how.
@@ -96,33 +98,68 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready:
         IntegrityError: all there are are damaged and `require_warm` forbids to build one.
         CompileError, DeviceError: the build or the boot failed.
     """
+
+    def booting(loaded: Loaded) -> Booted:
+        with session.ledger.phase("import"):
+            from vcc.engine.runtime.boot import boot
+        return boot(
+            loaded,
+            session.settled.request.source,
+            golden=session.golden,
+            lengths=lengths,
+            ledger=session.ledger,
+            counters=session.counters,
+            events=session.events,
+        )
+
+    return _open(session, booting)
+
+
+def open_module_session(session: Session) -> Ready[BootedModule]:
+    """Boot an artifact that answers the request of a plain module; errors as `open_session`."""
+
+    def booting(loaded: Loaded) -> BootedModule:
+        with session.ledger.phase("import"):
+            from vcc.engine.runtime.boot import boot_module
+        return boot_module(
+            loaded,
+            session.settled.request.source,
+            golden=session.golden,
+            ledger=session.ledger,
+            counters=session.counters,
+            events=session.events,
+        )
+
+    return _open(session, booting)
+
+
+def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     with session.ledger.phase("resolve"):
         found = find(session)
     damage: IntegrityError | None = None
     for entry in found.entries:
         try:
-            return Ready(_boot_stored(session, entry, lengths), entry.artifact)
+            return Ready(_stored(session, entry, booting), entry.artifact)
         except IntegrityError as error:
             damage = error
             session.store.quarantine(entry, error)
             session.events.note(f"artifact {entry.artifact[:12]} is damaged: {error}")
         except (MissingArtifact, StorageError) as error:
             session.events.note(f"artifact {entry.artifact[:12]} cannot be read: {error}")
-    session.counters.add("misses")
     if session.require_warm:
         raise damage or _missing(session, found)
-    return _build_and_boot(session, found.why or "no artifact could be used", lengths)
+    return _built(session, found.why or "no artifact could be used", booting)
 
 
-def _boot_stored(session: Session, entry: Entry, lengths: Sequence[int]) -> Booted:
+def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) -> Boots:
     with session.ledger.phase("verify"):
         loaded = session.store.load(entry)
-    booted = _boot(session, loaded, lengths)
+    booted = booting(loaded)
     session.counters.add("hits")
     return booted
 
 
-def _build_and_boot(session: Session, why: str, lengths: Sequence[int]) -> Ready:
+def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     session.events.note(f"no artifact to boot from, so it is built now: {why}")
     with session.ledger.phase("compile"):
         from vcc.engine.pipeline import build
@@ -130,22 +167,7 @@ def _build_and_boot(session: Session, why: str, lengths: Sequence[int]) -> Ready
         built = build(session.settled.request, session.store, session.events, session.counters)
     if built.trouble:
         session.events.note(f"the artifact was not stored: {built.trouble}")
-    booted = _boot(session, built.loaded, lengths)
-    return Ready(booted, None if built.entry is None else built.entry.artifact)
-
-
-def _boot(session: Session, loaded: Loaded, lengths: Sequence[int]) -> Booted:
-    with session.ledger.phase("import"):
-        from vcc.engine.runtime.boot import boot
-    return boot(
-        loaded,
-        session.settled.request.source,
-        golden=session.golden,
-        lengths=lengths,
-        ledger=session.ledger,
-        counters=session.counters,
-        events=session.events,
-    )
+    return Ready(booting(built.loaded), None if built.entry is None else built.entry.artifact)
 
 
 def _missing(session: Session, found: Found) -> MissingArtifact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vcc.engine.monitor import Counters, Ledger
+from vcc.engine.monitor import Counters, Ledger, rounded
 
 PHASES = (
     "import",
@@ -69,7 +69,7 @@ class RunReport:
         return {
             "artifact": self.artifact,
             "prompts": [answer.as_dict() for answer in self.answers],
-            "phases": {name: round(value, 6) for name, value in self.phases.items()},
+            "phases": rounded(self.phases),
             "seconds": round(self.seconds, 6),
             "first_token_seconds": _rounded(self.first_token_seconds),
             "tokens_per_second": _rounded(self.tokens_per_second),
@@ -106,16 +106,26 @@ def make_report(
 
 
 def ledger_lines(report: RunReport) -> list[str]:
-    """The account for people: one line of phases, one of counters, one for each fall-back."""
-    spent = "  ".join(f"{name} {_time(value)}" for name, value in report.phases.items() if value)
-    lines = [f"phases    {spent}  total {_time(report.seconds)}"]
+    """The account for people: phases, speed, counters, and a line for each kind of fall-back."""
+    lines = account_lines(report.phases, report.seconds, report.counters)
     if report.first_token_seconds is not None:
         rate = report.tokens_per_second
         more = "" if rate is None else f", then {rate:,.1f} tokens/s"
-        lines.append(f"speed     first token after {_time(report.first_token_seconds)}{more}")
-    counts = {k: v for k, v in report.counters.items() if k != "fallbacks"}
-    lines.append("counters  " + "  ".join(f"{name} {value}" for name, value in counts.items()))
-    fallbacks = report.counters.get("fallbacks")
+        lines.insert(1, f"speed     first token after {_time(report.first_token_seconds)}{more}")
+    return lines
+
+
+def account_lines(
+    phases: Mapping[str, float], seconds: float, counters: Mapping[str, object]
+) -> list[str]:
+    """One line of phases, one of counters, one for each fall-back."""
+    spent = "  ".join(f"{name} {_time(value)}" for name, value in phases.items() if value)
+    counts = {k: v for k, v in counters.items() if k != "fallbacks"}
+    lines = [
+        f"phases    {spent}  total {_time(seconds)}",
+        "counters  " + "  ".join(f"{name} {value}" for name, value in counts.items()),
+    ]
+    fallbacks = counters.get("fallbacks")
     if isinstance(fallbacks, Mapping):
         lines += [f"fallback  {steps} steps: {reason}" for reason, steps in fallbacks.items()]
     return lines

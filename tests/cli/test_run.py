@@ -191,9 +191,28 @@ def test_a_chat_without_a_prompt_talks_on_the_terminal(vcc, engine, monkeypatch)
     assert len(engine.boots) == 1
 
 
-def test_a_plain_module_answers_no_prompts(vcc, engine, tmp_path, monkeypatch):
+@pytest.fixture
+def module(tmp_path, monkeypatch):
     (tmp_path / "plain_model.py").write_text("def make():\n    raise AssertionError\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    done = vcc("run", "plain_model:make", "--prompt", "a")
+    return "plain_model:make"
+
+
+def test_a_plain_module_answers_no_prompts(vcc, engine, module):
+    done = vcc("run", module, "--shape", "x=2x3", "--prompt", "a")
     assert done.code == 2
     assert "answers no prompts" in done.err
+
+
+def test_a_plain_module_runs_its_forward_once(vcc, engine, module):
+    words = ("run", module, "--shape", "x=1-4x3", "--shape", "ids=5:int64")
+    plain = vcc(*words)
+    assert plain.code == 0, plain.err
+    head, first, second = plain.out.splitlines()
+    assert head.split() == ["output", "dtype", "shape", "sha256"]
+    assert first.split()[:3] == ["output_0", "float32", "4x3"]
+    assert second.split()[:3] == ["output_1", "int64", "5"]
+    found = vcc(*words, "--json", "--require-warm").json
+    assert [one["sha256"][:16] for one in found["outputs"]] == [first.split()[3], second.split()[3]]
+    assert found["counters"]["hits"] == 1
+    assert sum(found["phases"].values()) == pytest.approx(found["seconds"], abs=1e-3)

@@ -38,6 +38,7 @@ class FakeEngine:
         events.progress("piece 0", "running")
         events.progress("piece 0", "done")
         events.stage_finished("compile", 0.25)
+        counters.add("misses")
         counters.add("traces")
         counters.add("compiles")
         counters.add("unique_pieces")
@@ -70,6 +71,14 @@ class Booted:
         counters.fallback("not full: too many tokens", len(self.runner.batches))
 
 
+@dataclass
+class BootedModule:
+    """A module that doubles its inputs."""
+
+    def forward(self, inputs):
+        return {f"output_{index}": value * 2 for index, value in enumerate(inputs.values())}
+
+
 def manifest_of(request) -> Manifest:
     """The manifest of a request, with made-up keys."""
     pairs, open_fields = request_pairs(settle(request))
@@ -82,11 +91,17 @@ def manifest_of(request) -> Manifest:
     )
 
 
+def boot_module(loaded, source, *, golden, ledger, counters, events):
+    """Boots any artifact."""
+    return BootedModule()
+
+
 def install(patch: pytest.MonkeyPatch) -> FakeEngine:
     """Put a fake build and boot in place until the test ends."""
     engine = FakeEngine()
     for name, function in (("pipeline", engine.build), ("runtime.boot", engine.boot)):
         module = ModuleType(f"vcc.engine.{name}")
         setattr(module, name.rpartition(".")[2].replace("pipeline", "build"), function)
+        module.boot_module = boot_module
         patch.setitem(sys.modules, module.__name__, module)
     return engine

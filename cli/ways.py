@@ -1,0 +1,125 @@
+"""The ways a run can go: answer prompts, talk on the terminal, or one forward of a module."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from vcc.cache.errors import UsageError
+from vcc.cli.console import ask, columns, err, out, out_json, show_error
+from vcc.cli.prompts import read_prompts
+from vcc.engine.runtime.defaults import Overrides
+from vcc.engine.runtime.report import account_lines, ledger_lines
+from vcc.engine.session import Session
+
+if TYPE_CHECKING:
+    from vcc.engine.module_run import ModuleReport
+    from vcc.engine.runtime.report import RunReport
+
+
+class Report(Protocol):
+    """What a run leaves behind."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The JSON of `--json` and `--report`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The options of `vcc run` that say what to answer."""
+
+    prompts: tuple[str, ...]
+    file: Path | None
+    chat: bool
+    overrides: Overrides
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there are no prompts among the options."""
+        return not self.prompts and self.file is None
+
+
+def go(session: Session, said: Said, *, as_json: bool) -> Report:
+    """Run the way that the model and the options ask for, and print what comes out."""
+    if session.settled.request.source.kind == "module" and said.nothing:
+        return _forward(session, as_json=as_json)
+    if said.chat and said.nothing and sys.stdin.isatty():
+        return _talk(session, said.overrides, as_json=as_json)
+    return _answer(session, said, as_json=as_json)
+
+
+def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
+    """Answer prompts; the text of a lone one is printed as it comes."""
+    from vcc.engine.answer import Asked, answer
+
+    asked = Asked(read_prompts(said.prompts, said.file), said.overrides, said.chat)
+    if as_json:
+        found = answer(session, asked)
+        out_json(found.as_dict())
+        return found
+    if len(asked.prompts) == 1:
+        found = answer(session, asked, lambda index, text: out(text, end=""))
+        out("")
+    else:
+        found = answer(session, asked)
+        out(_answers_text(found))
+    _lines(ledger_lines(found))
+    return found
+
+
+def _talk(session: Session, overrides: Overrides, *, as_json: bool) -> RunReport:
+    """Ask for messages on the terminal until its end (Ctrl-D)."""
+    from vcc.engine.conversation import Conversation
+
+    conversation = Conversation(session, overrides)
+
+    def show(part: str) -> None:
+        if not as_json:
+            out(part, end="")
+
+    while (text := ask("> ")) is not None:
+        if not text.strip():
+            continue
+        try:
+            conversation.say(text, show)
+        except UsageError as error:  # grown too long, say: the talk may go on
+            show_error(error)
+        show("\n")
+    found = conversation.report()
+    if as_json:
+        out_json(found.as_dict())
+    else:
+        _lines(ledger_lines(found))
+    return found
+
+
+def _forward(session: Session, *, as_json: bool) -> ModuleReport:
+    from vcc.engine.module_run import run_module
+
+    found = run_module(session)
+    if as_json:
+        out_json(found.as_dict())
+        return found
+    rows = [
+        (one.name, one.dtype, "x".join(map(str, one.shape)), one.sha256[:16])
+        for one in found.outputs
+    ]
+    out(columns([("output", "dtype", "shape", "sha256"), *rows]))
+    _lines(account_lines(found.phases, found.seconds, found.counters))
+    return found
+
+
+def _lines(lines: list[str]) -> None:
+    for line in lines:
+        err(line)
+
+
+def _answers_text(found: RunReport) -> str:
+    blocks = []
+    for index, answer in enumerate(found.answers):
+        ids = " ".join(map(str, answer.token_ids))
+        head = f"[{index}]" if answer.prompt is None else f"[{index}] {answer.prompt}"
+        blocks.append(f"{head}\n{ids if answer.text is None else answer.text}\n")
+    return "\n".join(blocks)
