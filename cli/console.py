@@ -77,6 +77,12 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def short(name: str) -> str:
+    """A digest by its first 12 digits, as everywhere; other names as they are."""
+    is_digest = len(name) == 64 and set(name) <= set("0123456789abcdef")
+    return name[:12] if is_digest else name
+
+
 def size_text(size: int) -> str:
     """Bytes for people: 1.5 MB."""
     value, units = float(size), ("B", "kB", "MB", "GB", "TB")
@@ -123,7 +129,7 @@ class LineEvents:
             self._done += 1
         if state in _OVER and not self._quiet:
             count = f" ({self._done} of {self._total})" if self._total else ""
-            err(f"{self._stage}: {item} {state}{count}")
+            err(f"{self._stage}: {short(item)} {state}{count}")
 
     def note(self, reason: str) -> None:
         """Say it, also when quiet."""
@@ -180,11 +186,11 @@ class BarEvents:
     def progress(self, item: str, state: str) -> None:
         """Move an item's bar."""
         if item not in self._items:
-            self._items[item] = self._bars.add_task(f"  {item}", total=None)
+            self._items[item] = self._bars.add_task(f"  {short(item)}", total=None)
         over = state in _OVER
         self._bars.update(
             self._items[item],
-            description=f"  {item} {state}",
+            description=f"  {short(item)} {state}",
             total=1 if over else None,
             completed=1 if over else 0,
         )

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from vcc.cli.console import LineEvents, columns, err, events, heartbeat, out, size_text
+from vcc.cli.console import LineEvents, columns, err, events, heartbeat, out, short, size_text
 from vcc.engine.events import Events, NullEvents
 
 
@@ -102,6 +102,11 @@ def test_columns_are_aligned_and_the_last_is_not_padded():
 )
 def test_sizes(size, text):
     assert size_text(size) == text
+
+
+def test_digests_are_shown_by_their_beginning():
+    assert short("ab" * 32) == "ab" * 6
+    assert short("piece 0") == "piece 0"
 
 
 def test_what_a_terminal_cannot_show_becomes_an_escape(monkeypatch):
