@@ -55,10 +55,10 @@ def _load_compiled() -> OpsBackend:
     """Load `libvcc_ops.so`; an absent or unloadable library is a reason, not an error."""
     path = native.library("vcc_ops")
     if path is None:
-        return OpsBackend("native", "libvcc_ops.so was not built: no C++ compiler at install")
+        return OpsBackend("native", "libvcc_ops.so was not built: no C++ compiler, or no torch, at install")
     try:
         torch.ops.load_library(str(path))
-    except (OSError, DeviceError) as error:
+    except OSError as error:
         return OpsBackend("native", f"libvcc_ops.so does not load here: {error}")
     return OpsBackend("cpu", f"compiled kernels of {path.name}")
 
