@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import torch
 
-from vcc.cache.errors import DeviceError, IntegrityError
+from vcc.cache.errors import IntegrityError
 from vcc.engine import native
 from vcc.engine.ops import native_torch, schemas
 
@@ -55,7 +55,9 @@ def _load_compiled() -> OpsBackend:
     """Load `libvcc_ops.so`; an absent or unloadable library is a reason, not an error."""
     path = native.library("vcc_ops")
     if path is None:
-        return OpsBackend("native", "libvcc_ops.so was not built: no C++ compiler, or no torch, at install")
+        return OpsBackend(
+            "native", "libvcc_ops.so was not built: no C++ compiler, or no torch, at install"
+        )
     try:
         torch.ops.load_library(str(path))
     except OSError as error:
