@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import torch
 
@@ -23,9 +24,19 @@ def draw_arguments(name: str, arguments: Sequence[Argument], below: int) -> list
 
 def _draw(name: str, index: int, one: Argument, below: int) -> torch.Tensor:
     dtype = DTYPES[one.dtype]
-    if not dtype.is_floating_point:
-        return torch.from_numpy(draw_integers(name, index, one.shape, below)).to(dtype)
-    return torch.from_numpy(draw(name, index, one.shape, one.symbolic)).to(dtype)
+    drawn = draw(name, index, one) if dtype.is_floating_point else None
+    block = draw_integers(name, index, one, below) if drawn is None else drawn
+    return _tiled(torch.from_numpy(block).to(dtype), one.shape)
+
+
+def _tiled(block: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """`block` over and over in the given shape; a large weight needs no second copy of itself."""
+    out = torch.empty(prod(shape), dtype=block.dtype)
+    if len(block):
+        whole = len(out) // len(block) * len(block)
+        out[:whole].view(-1, len(block)).copy_(block)
+        out[whole:] = block[: len(out) - whole]
+    return out.view(tuple(shape))
 
 
 def poison(buffers: Sequence[torch.Tensor]) -> None:

@@ -105,32 +105,34 @@ class Golden:
         return sum(int(np.prod(a.shape, dtype=np.int64)) * 4 for a in self.arguments)
 
 
-def draw(name: str, index: int, shape: Sequence[int], symbolic: bool) -> Array:
-    """fp32 values of argument `index` of the piece `name`.
+def draw(name: str, index: int, one: Argument) -> Array:
+    """The fp32 values that argument `index` of the piece `name` repeats, at most `BLOCK` of them.
 
-    Activations (`symbolic`) have unit variance; matrices are scaled by their inner size, so
-    that results keep it; vectors lie around 1, as norm weights do.
+    Activations have unit variance; matrices are scaled by their inner size, so that results keep
+    it; vectors lie around 1, as norm weights do.
     """
-    count = int(np.prod(shape, dtype=np.int64))
-    units = np.resize(_units(name, index, min(count, BLOCK)), count).reshape(tuple(shape))
-    offset, scale = (0.0, 1.7) if symbolic else _weight_range(shape)
+    raw = _raw(name, index, min(_count(one), BLOCK))
+    units = (raw >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
+    offset, scale = _range(one)
     return np.asarray(offset + scale * units, dtype=np.float32)
 
 
-def _weight_range(shape: Sequence[int]) -> tuple[float, float]:
-    return (1.0, 0.3) if len(shape) < 2 else (0.0, float((3.0 / shape[-1]) ** 0.5))
+def draw_integers(name: str, index: int, one: Argument, below: int) -> npt.NDArray[np.int64]:
+    """Integers in [0, below) that an index argument repeats: safe for every size it indexes."""
+    words = _raw(name, index, min(_count(one), BLOCK)) % np.uint64(below)
+    return np.asarray(words, dtype=np.int64)
 
 
-def draw_integers(name: str, index: int, shape: Sequence[int], below: int) -> npt.NDArray[Any]:
-    """Integers in [0, below) for an index argument: safe for every size that is indexed."""
-    count = int(np.prod(shape, dtype=np.int64))
-    words = _raw(name, index, count) % np.uint64(below)
-    return np.asarray(words, dtype=np.int64).reshape(tuple(shape))
+def _range(one: Argument) -> tuple[np.float32, np.float32]:
+    if one.symbolic:
+        return np.float32(0.0), np.float32(1.7)
+    if len(one.shape) < 2:
+        return np.float32(1.0), np.float32(0.3)
+    return np.float32(0.0), np.float32((3.0 / one.shape[-1]) ** 0.5)
 
 
-def _units(name: str, index: int, count: int) -> Array:
-    high = (_raw(name, index, count) >> np.uint64(40)).astype(np.float32)
-    return np.asarray(high * np.float32(2.0**-23) - np.float32(1.0), dtype=np.float32)
+def _count(one: Argument) -> int:
+    return int(np.prod(one.shape, dtype=np.int64))
 
 
 def _raw(name: str, index: int, count: int) -> npt.NDArray[np.uint64]:
