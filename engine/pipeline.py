@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import ConfigError, StorageError, VccError
+from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
@@ -22,7 +22,7 @@ from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.environment import read_environment, use_build_folder
 from vcc.engine.events import Events
 from vcc.engine.monitor import Counters
-from vcc.engine.request import Built, BuildRequest, Settled, look_up, request_pairs, settle
+from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
 
 if TYPE_CHECKING:
     from vcc.engine.compile.artifact import Content
@@ -70,8 +70,12 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
         return _in_process(build)
     key = Key.of({**code, **plan_entries(settled)})
     title = f"compiling {request.source.name}"
-    with single_flight(store.root, key.digest, title, waiting=_Waiting(events)):
-        return _reused(build) or _fresh(build, compiles=compiles)
+    try:
+        with single_flight(store.root, key.digest, title, waiting=_Waiting(events)):
+            return _reused(build) or _fresh(build, compiles=compiles)
+    except LockTimeout as error:
+        events.note(f"{error}; built here without waiting longer")
+        return _fresh(build, compiles=compiles)
 
 
 class _Waiting:
@@ -117,9 +121,12 @@ def _reuse(build: Build, entry: Entry) -> Built | None:
         if not _same_code(loaded, build.code):
             return None
         blobs = loaded.read_all()
-    except VccError as error:
+    except IntegrityError as error:
         build.store.quarantine(entry, error)
         build.events.note(f"artifact {entry.artifact[:12]} is damaged and rebuilt: {error}")
+        return None
+    except VccError as error:
+        build.events.note(f"artifact {entry.artifact[:12]} cannot be reused: {error}")
         return None
     if _same_request(loaded, build.settled):
         return Built(loaded, entry, reused=True)
@@ -156,6 +163,7 @@ def _in_process(build: Build) -> Built:
     """For a mode whose code cannot be stored: bindings and config in memory."""
     from vcc.engine.compile.artifact import Content, manifest_of
 
+    build.counters.add("misses")
     manifest = manifest_of(build.settled, build.code, Content())
     return Built(Loaded.of(manifest, {}), None, trouble=build.settled.resolved.artifact.refusal)
 
@@ -218,11 +226,23 @@ def _pieces(build: Build, passed: Passed) -> Pieces:
     with build.stage("partition"):
         passes = version_pairs(enabled(config.pass_config))
         options = (*passes, *option_pairs(_options(build)), *_toolchain(build))
-        pieces = split(passed.traced, config.splitting_ops or (), options)
+        pieces = split(passed.traced, _splitting_ops(build, passed), options)
         build.counters.add("pieces", sum(pieces.calls.values()))
         build.counters.add("unique_pieces", len(pieces.unique))
         Dump(build.settled.request.keep).pieces(pieces)
         return pieces
+
+
+def _splitting_ops(build: Build, passed: Passed) -> tuple[str, ...]:
+    """The resolved splitting ops; those that a user named and the model lacks are told."""
+    from vcc.engine.partition.ops import absent
+
+    ops = build.settled.resolved.config.splitting_ops or ()
+    missing = absent(passed.traced.graph.graph, ops)
+    if build.settled.request.compilation.splitting_ops is not None:
+        for name in missing:
+            build.events.note(f"splitting op {name} is not in this model: nothing is cut there")
+    return ops
 
 
 def _toolchain(build: Build) -> tuple[tuple[str, str], ...]:

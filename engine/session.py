@@ -16,8 +16,11 @@ from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.monitor import Counters, Ledger
-from vcc.engine.request import Settled, look_up
+from vcc.engine.request import Settled, look_up, request_pairs
 from vcc.engine.runtime.host import why_not
+
+COMPILE_MODE = "config.mode"
+"""An open field; code made in another mode answers too, but comes second."""
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Booted, BootedModule
@@ -78,12 +81,18 @@ def find(session: Session) -> Found:
         entries = session.store.find(base, stated)
         usable = tuple(entry for entry in entries if not why_not(dict(entry.host_rules)))
         if usable:
-            return Found(usable)
+            return Found(_preferred(usable, session.settled))
         if entries:
             return Found((), f"not for this host: {why_not(dict(entries[0].host_rules))}")
         return Found((), str(session.store.misses(base, stated)))
     except StorageError as error:
         return Found((), str(error))
+
+
+def _preferred(entries: tuple[Entry, ...], settled: Settled) -> tuple[Entry, ...]:
+    """Entries of the compile mode that would be built now before others, each newest first."""
+    wanted = request_pairs(settled)[0][COMPILE_MODE]
+    return tuple(sorted(entries, key=lambda entry: entry.fields.get(COMPILE_MODE) != wanted))
 
 
 def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]:

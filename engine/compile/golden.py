@@ -130,8 +130,8 @@ def _bound(eager: Array, reference: Array, narrow: bool) -> Bound:
     if not narrow:
         return Bound(floor, floor)
     error = np.abs(eager.astype(np.float64) - reference)
-    # One unit in the last place of the narrow dtype: where eager happens to be exact.
-    unit = 2.0**-8 * float(np.abs(reference).max(initial=0.0))
+    # One unit in the last place of bf16 at the largest value: eager may happen to be exact.
+    unit = 2.0**-7 * float(np.abs(reference).max(initial=0.0))
     rms = float(np.sqrt(np.mean(error**2)))
     return Bound(max(1.25 * float(error.max()), unit), max(1.25 * rms, unit / 4))
 

@@ -30,6 +30,8 @@ class Booted:
     def account(self, counters: Counters) -> None:
         """Add what the steps did so far: replays, and steps without a graph with the reason."""
         counters.add("replays", self.runner.gate.replays)
+        if self.runner.mode is GraphMode.NONE:
+            return  # nothing fell back: no graphs were asked for
         for mode, reason, steps in self.runner.stat.summary().reasons:
             if mode == GraphMode.NONE.value:
                 counters.fallback(reason, steps)

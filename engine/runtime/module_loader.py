@@ -32,7 +32,7 @@ def load_module_pieces(boot: Boot) -> ForwardRunner:
         load_ops()
         pieces = open_pieces(boot)
         ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
-        boot.counters.add("unique_pieces", len(pieces))
+        boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
         check_goldens(boot, program, pieces)
     with boot.ledger.phase("pieces"):

@@ -67,6 +67,7 @@ class ModelRunner:
         self.limits = parts.limits
         self.gate = CaptureGate()
         self.stat = parts.stat
+        self.mode = parts.dispatcher.mode
         self._parts = parts
         self._inputs = StepInputs(parts.memory, parts.limits)
         self._kinds = tuple(size_kind(symbol) for symbol in parts.program.symbols)
