@@ -17,6 +17,9 @@ Expr = Any
 
 MAX_DEPTH = 16
 
+MOST = 2**53 - 1
+"""Largest number in an expression; inside one it may be negative (``["+", "s0", -1]``)."""
+
 OPERATORS: Mapping[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "*": lambda a, b: a * b,
@@ -51,7 +54,7 @@ def check(expr: Expr, symbols: frozenset[str], depth: int = 0) -> None:
     Raises:
         IntegrityError: with the offending part in its text.
     """
-    if type(expr) is int and 0 <= expr < 2**53:
+    if type(expr) is int and (0 if depth == 0 else -MOST) <= expr <= MOST:
         return
     if isinstance(expr, str) and expr in symbols:
         return

@@ -11,12 +11,8 @@ import torch
 from torch.fx import Graph, Node
 
 from vcc.cache.errors import CompileError
-from vcc.engine.torch_shim.nodes import (
-    is_splitting,
-    is_symbolic_int,
-    mutated_arguments,
-    storage_key,
-)
+from vcc.engine.partition.aliases import refuse_lost_writes
+from vcc.engine.torch_shim.nodes import is_splitting, is_symbolic
 
 ALLOCATIONS = frozenset(
     {
@@ -57,6 +53,9 @@ def assign(graph: Graph, splitting_ops: frozenset[str]) -> Assignment:
 
     An uninitialised allocation that a splitting op uses becomes a buffer of the step, so a part
     that held nothing else disappears.
+
+    Raises:
+        CompileError: a write through a view would be lost at a cut.
     """
     buffers = tuple(n for n in graph.nodes if _is_step_buffer(n, splitting_ops))
     owner = _owners(graph, splitting_ops, frozenset(buffers))
@@ -64,7 +63,7 @@ def assign(graph: Graph, splitting_ops: frozenset[str]) -> Assignment:
     for node, part in owner.items():
         groups.setdefault(part, []).append(node)
     parts = tuple(_part(nodes, splitting_ops) for _, nodes in sorted(groups.items()))
-    _refuse_mutated_views(parts)
+    refuse_lost_writes([part.nodes for part in parts], _returned(graph))
     return Assignment(parts, buffers)
 
 
@@ -78,7 +77,7 @@ def _owners(graph: Graph, names: frozenset[str], buffers: frozenset[Node]) -> Ma
     owner: dict[Node, int] = {}
     current = 0
     for node in graph.nodes:
-        if node.op in ("placeholder", "output") or node in buffers or is_symbolic_int(node):
+        if node.op in ("placeholder", "output") or node in buffers or is_symbolic(node):
             continue
         if node.target is operator.getitem and node.args[0] in owner:
             owner[node] = owner[_producer(node)]
@@ -102,31 +101,6 @@ def _part(nodes: list[Node], names: frozenset[str]) -> Part:
     return Part(PartKind.SPLIT if split else PartKind.PIECE, tuple(nodes))
 
 
-def _refuse_mutated_views(parts: tuple[Part, ...]) -> None:
-    """A splitting op may write inputs and buffers, not a view that a piece made of one.
-
-    A piece hands its results over as copies: a write to such a copy would be lost.
-    """
-    inside = {node: part for part in parts for node in part.nodes if part.kind is PartKind.PIECE}
-    for part in parts:
-        if part.kind is PartKind.SPLIT:
-            for node in mutated_arguments(part.nodes[0]):
-                if node in inside and _shares_storage(node):
-                    raise _mutated_view(part.nodes[0], node)
-
-
-def _shares_storage(node: Node) -> bool:
-    value = node.meta["val"]
-    if not isinstance(value, torch.Tensor):
-        return False
-    key = storage_key(value)
-    others = (n.meta.get("val") for n in node.graph.nodes if n is not node)
-    return any(isinstance(v, torch.Tensor) and storage_key(v) == key for v in others)
-
-
-def _mutated_view(op: Node, view: Node) -> CompileError:
-    return CompileError(
-        f"splitting op {op.target} writes {view.name}, a view made in another piece",
-        "pieces hand results over as copies, so the write would be lost",
-        "pass the whole tensor to the op, or give each layer its own cache tensor",
-    )
+def _returned(graph: Graph) -> list[Node]:
+    output = next(node for node in graph.nodes if node.op == "output")
+    return list(output.all_input_nodes)

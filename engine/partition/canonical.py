@@ -72,7 +72,7 @@ def _appearance(nodes: Sequence[Node]) -> dict[sympy.Symbol, str]:
 
 def _spec(node: Node, names: dict[sympy.Symbol, str]) -> TensorSpec:
     value = node.meta["val"]
-    return TensorSpec(value.dtype, shape_of(node, names), value.device)
+    return TensorSpec(value.dtype, shape_of(value, names), value.device)
 
 
 def _symbol(name: str, symbol: sympy.Symbol, nodes: Sequence[Node], ranges: Ranges) -> PieceSymbol:

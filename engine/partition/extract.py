@@ -16,7 +16,7 @@ from vcc.engine.graphs.expr import Expr
 from vcc.engine.partition.assign import Part
 from vcc.engine.partition.sizes import build, to_expr
 from vcc.engine.torch_shim.fake import expression
-from vcc.engine.torch_shim.nodes import is_symbolic_int
+from vcc.engine.torch_shim.nodes import is_size, is_symbolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ def extract(part: Part, carriers: Carriers) -> Extracted:
 def _leaves(node: Node, members: frozenset[Node]) -> bool:
     if not isinstance(node.meta.get("val"), torch.Tensor):
         return False
-    return any(u not in members and not is_symbolic_int(u) for u in node.users)
+    return any(u not in members and not is_symbolic(u) for u in node.users)
 
 
 def _tensor_inputs(nodes: Sequence[Node], members: frozenset[Node]) -> list[Node]:
     found: dict[Node, None] = {}
     for node in nodes:
         for source in node.all_input_nodes:
-            if source not in members and not is_symbolic_int(source):
+            if source not in members and not is_symbolic(source):
                 found[source] = None
     return list(found)
 
@@ -84,8 +84,14 @@ def _with_carriers(
 
 
 def _symbols_used(node: Node) -> set[sympy.Symbol]:
-    sizes = [a for a in node.all_input_nodes if is_symbolic_int(a)]
-    return {s for size in sizes for s in expression(size.meta["val"]).free_symbols}
+    """Symbols of the sizes that a node takes, also through numbers computed from sizes."""
+    found: set[sympy.Symbol] = set()
+    for source in node.all_input_nodes:
+        if is_size(source):
+            found |= expression(source.meta["val"]).free_symbols
+        elif is_symbolic(source):
+            found |= _symbols_used(source)
+    return found
 
 
 def _direct_symbols(inputs: Sequence[Node]) -> dict[sympy.Symbol, tuple[Node, int]]:
@@ -121,9 +127,11 @@ class _Copier:
         self.graph.lint()
 
     def _argument(self, node: Node) -> Any:
-        if node in self._copies:
-            return self._copies[node]
-        return self._size(expression(node.meta["val"]))
+        if is_size(node) and node not in self._copies:
+            return self._size(expression(node.meta["val"]))
+        if node not in self._copies:  # a number or condition computed from sizes
+            self.copy(node)
+        return self._copies[node]
 
     def _size(self, size: sympy.Expr) -> Any:
         symbols = {str(s): s for s in size.free_symbols}
@@ -145,6 +153,6 @@ class _Copier:
         return self.graph.create_node(op, target, args, kwargs, name=f"v{self._count - 1}")
 
 
-def shape_of(node: Node, names: Mapping[sympy.Symbol, str]) -> tuple[Expr, ...]:
-    """The node's sizes as expressions over `names`."""
-    return tuple(to_expr(expression(size), names) for size in node.meta["val"].shape)
+def shape_of(value: torch.Tensor, names: Mapping[sympy.Symbol, str]) -> tuple[Expr, ...]:
+    """A tensor's sizes as expressions over `names`."""
+    return tuple(to_expr(expression(size), names) for size in value.shape)

@@ -45,6 +45,8 @@ def to_expr(size: Any, names: Mapping[sympy.Symbol, str]) -> Expr:
         return int(size)
     if size.is_Symbol:
         return names[size]
+    if isinstance(size, sympy.Pow) and size.exp.is_Integer and size.exp > 0:
+        return ["*", *[to_expr(size.base, names)] * int(size.exp)]
     head = next((HEADS[kind] for kind in HEADS if isinstance(size, kind)), None)
     if head is None:
         raise CompileError(

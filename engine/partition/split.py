@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +12,13 @@ from torch.fx import Node
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.dtypes import NAMES
-from vcc.engine.graphs.program import VERSION, Call, Program, Symbol, Value
+from vcc.engine.graphs.program import VERSION, Call, Program, Role, Symbol, Value
 from vcc.engine.partition.assign import Part, PartKind, assign
 from vcc.engine.partition.canonical import piece_of
 from vcc.engine.partition.extract import Carriers, Extracted, extract, shape_of
+from vcc.engine.partition.ops import arguments_of, results_of
 from vcc.engine.torch_shim.fake import expression
-from vcc.engine.torch_shim.nodes import call_arguments, mutated_arguments, overload_name
+from vcc.engine.torch_shim.nodes import mutated_arguments, overload_name
 from vcc.engine.types import Piece, Pieces, Placeholder, Traced
 
 
@@ -89,14 +89,12 @@ class _Writer:
 
     def add_op(self, part: Part) -> None:
         op, *items = part.nodes
-        results = items if items else [op] * isinstance(op.meta.get("val"), torch.Tensor)
-        self._check_items(op, items)
-        for node in results:
-            self._add_buffer(node)
-        written = [n.name for n in mutated_arguments(op)]
-        name = overload_name(op.target) or ""
-        outs = [n.name for n in results] or written
-        self._calls.append(Call("op", name, self._arguments(op), outs, bool(results)))
+        results = results_of(op, items)
+        for name, value in results.items():
+            self._add(name, value, "buffer", name)
+        outs = list(results) or [node.name for node in mutated_arguments(op)]
+        args = arguments_of(op, self._values)
+        self._calls.append(Call("op", overload_name(op.target) or "", args, outs, bool(results)))
 
     def finish(self) -> Pieces:
         outputs = self._outputs()
@@ -115,30 +113,6 @@ class _Writer:
         named.update(v.name for v in program.values if v.role == "input")
         return frozenset(named)
 
-    def _check_items(self, op: Node, items: Sequence[Node]) -> None:
-        plain = all(n.target is operator.getitem for n in items)
-        positions = [n.args[1] for n in items]
-        if not plain or positions != list(range(len(positions))):
-            raise CompileError(
-                f"splitting op {op.target} returns a tuple of which not all items are used",
-                f"items used: {positions}",
-                "return only what is used, or write results into arguments",
-            )
-
-    def _arguments(self, op: Node) -> list[Any]:
-        return [self._argument(op, value) for value in call_arguments(op)]
-
-    def _argument(self, op: Node, value: Any) -> Any:
-        if isinstance(value, Node) and value.name in self._values:
-            return value.name
-        if isinstance(value, (bool, int, float, str, type(None))):
-            return [value]
-        raise CompileError(
-            f"splitting op {op.target} takes {value!r:.80}",
-            "only tensors of the step and plain numbers can be handed to a splitting op",
-            "give the op tensors and constants only",
-        )
-
     def _add_placeholder(self, placeholder: Placeholder, node: Node) -> None:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -147,15 +121,14 @@ class _Writer:
                 f"it is {type(value).__name__}",
                 "declare tensor inputs only",
             )
-        self._add(node, placeholder.role, placeholder.target)
+        self._add(node.name, value, placeholder.role, placeholder.target)
 
     def _add_buffer(self, node: Node) -> None:
-        self._add(node, "buffer", node.name)
+        self._add(node.name, node.meta["val"], "buffer", node.name)
 
-    def _add(self, node: Node, role: Any, target: str) -> None:
-        shape = list(shape_of(node, self._names))
-        dtype = NAMES[node.meta["val"].dtype]
-        self._values[node.name] = Value(node.name, role, dtype, shape, target)
+    def _add(self, name: str, value: torch.Tensor, role: Role, target: str) -> None:
+        shape = list(shape_of(value, self._names))
+        self._values[name] = Value(name, role, NAMES[value.dtype], shape, target)
 
     def _symbols(self) -> list[Symbol]:
         found = []

@@ -66,8 +66,16 @@ def shape_env_of(value: torch.SymInt | FakeTensor) -> ShapeEnv:
 
 
 def expression(size: int | torch.SymInt) -> sympy.Expr:
-    """A size as a sympy expression over the environment's symbols."""
-    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+    """A size as a sympy expression over the environment's symbols.
+
+    Raises:
+        TypeError: not a size; a symbolic float would be cut to an integer without a word.
+    """
+    if isinstance(size, torch.SymInt):
+        return size.node.expr
+    if isinstance(size, int):
+        return sympy.Integer(size)
+    raise TypeError(f"{type(size).__name__} is not a size")
 
 
 def strided(

@@ -9,6 +9,9 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.multiprocessing.reductions import StorageWeakRef
 
+StorageKey = StorageWeakRef
+"""What `storage_key` returns: hashable, equal for one memory."""
+
 
 def overload_name(target: Any) -> str | None:
     """`ns::op.overload` of an operator target, or None for a Python callable."""
@@ -40,14 +43,33 @@ def mutated_arguments(node: Node) -> tuple[Any, ...]:
 
 
 def call_arguments(node: Node) -> list[Any]:
-    """All arguments of an operator call in schema order, defaults filled in."""
+    """All positional arguments of an operator call in schema order, defaults filled in."""
     target = node.target
     if not isinstance(target, OpOverload):
         return list(node.args)
     values = list(node.args)
     for argument in target._schema.arguments[len(values) :]:
-        values.append(node.kwargs.get(argument.name, argument.default_value))
+        if not argument.kwarg_only:
+            values.append(node.kwargs.get(argument.name, argument.default_value))
     return values
+
+
+def keyword_only(node: Node) -> list[str]:
+    """Names of keyword-only arguments that a call sets to something else than their default."""
+    if not isinstance(node.target, OpOverload):
+        return []
+    arguments = [a for a in node.target._schema.arguments if a.kwarg_only]
+    return [
+        a.name for a in arguments if node.kwargs.get(a.name, a.default_value) != a.default_value
+    ]
+
+
+def is_registered(name: str) -> bool:
+    """Whether `ns::op` or `ns::op.overload` is an operator that this process knows."""
+    namespace, _, rest = name.partition("::")
+    op, _, overload = rest.partition(".")
+    found = getattr(getattr(torch.ops, namespace, None), op, None) if namespace and op else None
+    return found is not None and (not overload or hasattr(found, overload))
 
 
 def is_pure(node: Node) -> bool:
@@ -59,14 +81,19 @@ def is_pure(node: Node) -> bool:
     return not node.is_impure()
 
 
-def storage_key(value: torch.Tensor) -> StorageWeakRef:
+def storage_key(value: torch.Tensor) -> StorageKey:
     """Equal for tensors that share storage; works for fake tensors."""
     return StorageWeakRef(value.untyped_storage())
 
 
-def is_symbolic_int(node: Node) -> bool:
-    """Whether the node computes a size rather than a tensor."""
+def is_symbolic(node: Node) -> bool:
+    """Whether the node computes a size, or a number or condition of sizes, rather than a tensor."""
     return isinstance(node.meta.get("val"), (torch.SymInt, torch.SymBool, torch.SymFloat))
+
+
+def is_size(node: Node) -> bool:
+    """Whether the node computes a size."""
+    return isinstance(node.meta.get("val"), torch.SymInt)
 
 
 def is_opaque(node: Node) -> bool:
