@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, cast
@@ -11,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from vcc.engine.graphs.program import Role
 from vcc.engine.types import Placeholder
@@ -34,6 +36,24 @@ def export_step(
         return export(
             module, (), dict(arguments), dynamic_shapes=dict(dynamic_shapes), strict=False
         )
+
+
+def data_dependent(program: ExportedProgram) -> str:
+    """The first operator whose result's size or number depends on data; empty without one."""
+    kinds = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+    found = [s for s in program.range_constraints if s.is_Symbol and symbol_is_type(s, kinds)]
+    bound = ((n, n.meta.get("unbacked_bindings")) for n in program.graph.nodes)
+    maker = next((str(node.target) for node, symbols in bound if symbols), "an operator")
+    return f"{maker} makes {found[0]}" if found else ""
+
+
+def guards_behind(error: BaseException) -> tuple[str, ...]:
+    """Comparisons of sizes that an export made before it failed, each with its line of source."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    values = [value for frame in frames for value in frame.f_locals.values()]
+    modes = [value for value in values if isinstance(value, FakeTensorMode)]
+    guards = [guard for mode in modes[:1] for guard in getattr(mode.shape_env, "guards", ())]
+    return tuple(dict.fromkeys(f"{guard.expr} at {guard.sloc}" for guard in guards))
 
 
 def placeholders_of(program: ExportedProgram) -> tuple[Placeholder, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,9 @@ from torch.export import Dim
 from vcc.cache.errors import CompileError
 from vcc.engine.torch_shim import export as shim
 from vcc.engine.types import Placeholder, Traced
+
+NARROWED, TRAILER = "Constraints violated", "\n\nThe error above occurred"
+"""How torch.export begins its word on ranges, and how it ends every error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ def trace(request: TraceRequest) -> Traced:
     """Export the module into one graph.
 
     Raises:
-        CompileError: the model cannot be traced, a range came out narrower than declared, or a
-            constant has no data.
+        CompileError: the model cannot be traced, a range came out narrower than declared, a size
+            depends on data, or a constant has no data.
     """
     dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
     try:
@@ -57,7 +60,7 @@ def trace(request: TraceRequest) -> Traced:
             request.module, request.arguments, _dynamic_shapes(request, dims), request.mode
         )
     except Exception as error:
-        raise _cannot_trace(error) from error
+        raise _cannot_trace(error, request.axes) from error
     ranges = _verify_ranges(program, request)
     placeholders = shim.placeholders_of(program)
     return Traced(
@@ -84,8 +87,10 @@ def _dynamic_of(value: Any, axes: Mapping[int, str | tuple[str, int]], dims: Any
     }
 
 
-def _cannot_trace(error: Exception) -> CompileError:
-    text = str(error).strip()
+def _cannot_trace(error: Exception, axes: Sequence[Axis]) -> CompileError:
+    text = str(error).partition(TRAILER)[0].strip()
+    if text.startswith(NARROWED):
+        return _narrowed(axes, text, shim.guards_behind(error))
     return CompileError(
         "the model cannot be traced into one graph",
         text[:2000] or type(error).__name__,
@@ -93,15 +98,27 @@ def _cannot_trace(error: Exception) -> CompileError:
     )
 
 
+def _narrowed(axes: Sequence[Axis], found: str, lines: Sequence[str] = ()) -> CompileError:
+    declared = ", ".join(f"{axis.name} in [{axis.low}, {axis.high}]" for axis in axes)
+    places = f"\nsizes were compared here: {'; '.join(lines[:5])}" if lines else ""
+    return CompileError(
+        "tracing narrowed a declared size range",
+        f"declared {declared or 'none'}; found {found[:2000]}{places}",
+        "a branch or an index in the model depends on a size; make it hold for all sizes",
+    )
+
+
 def _verify_ranges(program: Any, request: TraceRequest) -> dict[str, tuple[int, int]]:
+    if maker := shim.data_dependent(program):
+        raise CompileError(
+            "a size or a number in the model depends on data",
+            f"{maker}, for which no buffer can be declared",
+            "compute with masks instead, or run eagerly with --compile none",
+        )
     found = {str(symbol): (int(r.lower), int(r.upper)) for symbol, r in _root_ranges(program)}
     declared = sorted((axis.low, axis.high) for axis in request.axes)
     if sorted(found.values()) != declared:
-        raise CompileError(
-            "tracing narrowed a declared size range",
-            f"declared {declared}, found {sorted(found.values())}",
-            "a branch or an index in the model depends on a size; make it hold for all sizes",
-        )
+        raise _narrowed(request.axes, str(sorted(found.values())))
     return found
 
 
