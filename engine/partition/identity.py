@@ -34,7 +34,8 @@ def identity_text(
     Raises:
         CompileError: a node holds a value that has no canonical text.
     """
-    lines = [f"option {label} = {value}" for label, value in options]
+    # Quoted, so that no value can look like a line of its own.
+    lines = [f"option {label!r} = {value!r}" for label, value in options]
     lines += [f"symbol {s.name} in [{s.low}, {s.high}] hint {s.hint}" for s in symbols]
     written = _written(graph)
     lines += [

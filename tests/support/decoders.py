@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES
 
+from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES
 from vcc.engine.config.types import DEFAULT_SPLITTING_OPS
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.ops.choice import OpChoice

@@ -23,7 +23,7 @@ ALL = ("toy::attend", "toy::write", "toy::mix", "toy::pair", "toy::triple", "toy
 
 
 def cut(function: Any, ops: tuple[str, ...] = ALL, *, passes: bool = False) -> Pieces:
-    """Trace `function(module, x)` with T in [1, 64], cut it, and check its results at three sizes."""
+    """Trace `function(module, x)` with T in [1, 64], cut it, check its results at three sizes."""
     graph = traced(function, {"x": rows()}, TOKENS)
     if passes:
         apply(graph, PASSES)
@@ -151,7 +151,7 @@ def test_items_of_a_tuple_that_nobody_reads(used: tuple[int, ...], names: int) -
 
 def test_a_result_that_nobody_reads_costs_no_buffer() -> None:
     pieces = cut(lambda m, x: (toy.mix(x), x + 1)[1])
-    assert [call.outs for call in pieces.program.calls][0] == []
+    assert pieces.program.calls[0].outs == []
 
 
 def test_a_bare_name_matches_every_overload_and_a_full_name_one() -> None:
