@@ -259,9 +259,11 @@ def _options(build: Build) -> dict[str, object]:
 
 def _compiled(build: Build, pieces: Pieces) -> tuple[CompiledPiece, ...]:
     from vcc.engine.compile.pool import compile_pieces, default_jobs
+    from vcc.engine.torch_shim.preload import preload_inductor
 
     asked = build.settled.request.jobs or read_environment().workers
     with build.stage("compile", len(pieces.unique)):
+        preload_inductor(build.settled.request.target.arch)
         compiled = compile_pieces(
             pieces.unique, _options(build), asked or default_jobs(), build.events
         )
