@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any, cast
 
 MODULES = (
     "torch._inductor.compile_fx",
@@ -42,7 +43,7 @@ def _pin(level: str) -> None:
     from torch._inductor import config, cpu_vec_isa
 
     isa = getattr(cpu_vec_isa, ISA[level])()
-    cpu_vec_isa.valid_vec_isa_list = lambda: [isa]
+    cast(Any, cpu_vec_isa).valid_vec_isa_list = lambda: [isa]
     config.cpp.vec_isa_ok = True
 
 
