@@ -71,7 +71,7 @@ def compile_library(
     known = {name: value for name, value in options.items() if _known(config, name)}
     for name in options.keys() - known.keys() - _BUILTIN:
         raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
-    with _map_paths():
+    with _fixed_flags(str(options.get("cpp.march", ""))):
         files: Any = aot_compile(graph, tuple(arguments), options=known)
     names = [files] if isinstance(files, str) else files
     return [Path(name) for name in names if isinstance(name, str)]
@@ -90,18 +90,23 @@ def _known(config: Any, name: str) -> bool:
 
 
 @contextmanager
-def _map_paths() -> Iterator[None]:
-    """Compile with the build folder's path mapped away, so that equal pieces give equal bytes."""
+def _fixed_flags(march: str) -> Iterator[None]:
+    """Compile with flags that depend on neither the build folder nor the building machine.
+
+    The folder's path is mapped away, so that equal pieces give equal bytes. Torch before 2.13 has
+    no `cpp.march` and compiles for the machine it runs on: that flag becomes `march` here.
+    """
     from torch._inductor import cpp_builder
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     original = cpp_builder._get_optimization_cflags
 
-    def mapped(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
+    def fixed(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
         cflags, ldflags = original(*args, **kwargs)
-        return [*cflags, f"ffile-prefix-map={cache_dir()}=/vcc"], ldflags
+        pinned = [f"march={march}" if march and f == "march=native" else f for f in cflags]
+        return [*pinned, f"ffile-prefix-map={cache_dir()}=/vcc"], ldflags
 
-    cpp_builder._get_optimization_cflags = mapped
+    cpp_builder._get_optimization_cflags = fixed
     try:
         yield
     finally:
