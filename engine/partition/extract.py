@@ -71,6 +71,8 @@ def _with_carriers(
     inputs: list[Node], nodes: Sequence[Node], outputs: Sequence[Node], carriers: Carriers
 ) -> tuple[Node, ...]:
     needed = {s for node in nodes for s in _symbols_used(node)}
+    # A size that only stands inside an expression (T * T) would have to be solved for.
+    needed |= {s for node in (*inputs, *outputs) for s in _symbols_in(node.meta["val"])}
     carried = set(_direct_symbols(inputs))
     for symbol in sorted(needed - carried, key=str):
         if symbol not in carriers:
@@ -80,7 +82,8 @@ def _with_carriers(
                 "keep the op that makes it inside a splitting op",
             )
         inputs.append(carriers[symbol][0])
-    return tuple(dict.fromkeys(inputs))
+    # Sizes are read from inputs in order, so those that name a size come before those with T * T.
+    return tuple(dict.fromkeys(sorted(inputs, key=_has_compound_size)))
 
 
 def _symbols_used(node: Node) -> set[sympy.Symbol]:
@@ -92,6 +95,15 @@ def _symbols_used(node: Node) -> set[sympy.Symbol]:
         elif is_symbolic(source):
             found |= _symbols_used(source)
     return found
+
+
+def _has_compound_size(node: Node) -> bool:
+    sizes = [expression(size) for size in node.meta["val"].shape]
+    return any(size.free_symbols and not size.is_Symbol for size in sizes)
+
+
+def _symbols_in(value: torch.Tensor) -> set[sympy.Symbol]:
+    return {s for size in value.shape for s in expression(size).free_symbols}
 
 
 def _direct_symbols(inputs: Sequence[Node]) -> dict[sympy.Symbol, tuple[Node, int]]:
