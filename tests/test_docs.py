@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.documents import commands, documents, glossary, links
+from support.documents import commands, documents, glossary, links, sessions, unsaid
 from support.sources import ROOT
 
 VCC = (sys.executable, "-c", "from vcc.cli.main import main; main()")
@@ -34,6 +35,9 @@ TESTED_ELSEWHERE = {
     "vcc run Qwen/Qwen3-0.6B --chat": "tests/cli",
 }
 
+# All its commands are run, in the order of the page.
+HOW_TO = ROOT / "docs" / "how-to.md"
+
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
     *("artifact", "manifest", "blob", "request", "key", "factor", "store", "arena"),
@@ -42,7 +46,32 @@ WORDS = (
 
 
 def shown() -> list[tuple[Path, str]]:
-    return [(path, line) for path in documents() for line in commands(path.read_text())]
+    pages = [path for path in documents() if path != HOW_TO]
+    return [(path, line) for path in pages for line in commands(path.read_text())]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of docs/examples; all commands share the store in it."""
+    folder = tmp_path_factory.mktemp("documents")
+    shutil.copytree(ROOT / "docs" / "examples", folder, dirs_exist_ok=True)
+    return folder
+
+
+def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command)
+    environment = {**os.environ, "VCC_CACHE_DIR": str(place / "store")}
+    if "--compile none" in command:  # said to need no compiler
+        environment["PATH"] = ""
+    return subprocess.run(
+        [*VCC, *words[1:]] if words[0] == "vcc" else words,
+        cwd=place,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 def test_every_command_in_a_document_is_run_somewhere() -> None:
@@ -60,21 +89,20 @@ def test_the_places_that_test_commands_exist(place: str) -> None:
     assert (ROOT / place).exists()
 
 
-def test_the_commands_of_the_tour_run_in_order(tmp_path: Path) -> None:
-    environment = {**os.environ, "VCC_CACHE_DIR": str(tmp_path / "store")}
+def test_the_commands_of_the_tour_run_in_order(place: Path) -> None:
     for command in EXECUTED:
-        words = shlex.split(command)
-        done = subprocess.run(
-            [*VCC, *words[1:]],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
+        done = run(command, place)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         assert done.stdout.strip(), f"{command} printed nothing"
+
+
+def test_the_recipes_run_in_order_and_print_what_is_shown(place: Path) -> None:
+    for command, shown in sessions(HOW_TO.read_text()):
+        done = run(command, place)
+        said = f"{command}\n{done.stdout}\n{done.stderr}"
+        fails = any(line.startswith("error:") for line in shown)
+        assert (done.returncode != 0) == fails, said
+        assert unsaid(shown, done.stdout + done.stderr) == [], said
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -113,4 +141,6 @@ def test_every_engine_folder_stands_in_the_architecture() -> None:
 def test_the_parser_of_documents_sees_prompts_and_links() -> None:
     text = "[a](b.md#x) [c](https://d)\n```console\n$ vcc run \\\n  demo\nout\n```\n"
     assert commands(text) == ("vcc run demo",)
+    assert sessions(text) == (("vcc run demo", ("out",)),)
+    assert unsaid(("a … c", "d"), "a b c") == ["d"]
     assert links(text) == ("b.md",)

@@ -23,6 +23,24 @@ def commands(text: str) -> tuple[str, ...]:
     return tuple(" ".join(line[2:].split()) for line in lines if line.startswith("$ "))
 
 
+def sessions(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each command of a text with the output lines that are shown below it."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for language, body in FENCE.findall(text):
+        lines = body.replace("\\\n", " ").splitlines() if language == "console" else []
+        for line in lines:
+            if line.startswith("$ "):
+                found.append((" ".join(line[2:].split()), ()))
+            elif line.strip() and found:
+                found[-1] = (found[-1][0], (*found[-1][1], line.strip()))
+    return tuple(found)
+
+
+def unsaid(shown: tuple[str, ...], said: str) -> list[str]:
+    """Parts of the shown lines that were not printed; `…` stands for anything."""
+    return [part for line in shown for part in line.split("…") if part not in said]
+
+
 def links(text: str) -> tuple[str, ...]:
     """Targets of links that point into the repository, without their anchors."""
     bare = FENCE.sub("", text)
