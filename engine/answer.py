@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from vcc.cache.errors import UsageError
-from vcc.engine.models.source import Source
+from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Ledger
 from vcc.engine.prompt import Prompt
 from vcc.engine.request import Settled
@@ -109,13 +109,14 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
 
 
 def check_answers(source: Source) -> None:
-    """Raise UsageError for a model that has no tokens to generate."""
+    """Raise UsageError for a model that cannot generate tokens, before anything is built for it."""
     if source.kind != "decoder":
         raise UsageError(
             f"{source.name} answers no prompts",
             "it is a plain module, without tokens and a KV cache",
             "leave the prompts out to run its forward once",
         )
+    check_weights(source)
 
 
 def hear(

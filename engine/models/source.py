@@ -133,6 +133,16 @@ def open_source(
     raise _missing(name, place)
 
 
+def check_weights(source: Source) -> None:
+    """Raise ModelError for a model that was opened without tensor data."""
+    if not source.has_weights:
+        raise ModelError(
+            f"{source.name} has no weights here",
+            "an artifact holds code, never weights",
+            "give a checkpoint: a directory with *.safetensors, or --weights PATH",
+        )
+
+
 def _decoder(name: str, place: Path, weights: str | None, revision: str | None = None) -> Source:
     found = read_directory(place, weights)
     return Source(

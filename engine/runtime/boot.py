@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vcc.cache.errors import IntegrityError, ModelError, UsageError
+from vcc.cache.errors import IntegrityError, UsageError
 from vcc.cache.loaded import Loaded
 from vcc.engine.config.artifacts import Loader
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.events import Events
-from vcc.engine.models.source import Source
+from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.runtime.eager_loader import load_eager, load_stock
 from vcc.engine.runtime.forward import Forward
@@ -80,12 +80,7 @@ def boot(
         IntegrityError: the artifact is damaged or its pieces compute something else here.
         ModelError: the weights are missing or do not fit.
     """
-    if not source.has_weights:
-        raise ModelError(
-            f"{source.name} has no weights here",
-            "an artifact holds code, never weights",
-            "give a checkpoint: a directory with *.safetensors, or --weights PATH",
-        )
+    check_weights(source)
     loader = _loader(loaded)
     settings = boot_settings(loaded.manifest, lengths)
     runner = LOADERS[loader](Boot(loaded, source, settings, golden, ledger, counters, events))
