@@ -146,18 +146,20 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     with session.ledger.phase("resolve"):
         found = find(session)
     damage: IntegrityError | None = None
+    why = found.why
     for entry in found.entries:
         try:
             return Ready(_stored(session, entry, booting), entry.artifact)
         except IntegrityError as error:
-            damage = error
+            damage, why = error, f"artifact {entry.artifact[:12]} is damaged: {error}"
             session.store.quarantine(entry, error)
-            session.events.note(f"artifact {entry.artifact[:12]} is damaged: {error}")
+            session.events.note(why)
         except (MissingArtifact, StorageError) as error:
-            session.events.note(f"artifact {entry.artifact[:12]} cannot be read: {error}")
+            why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
+            session.events.note(why)
     if session.require_warm:
-        raise damage or _missing(session, found)
-    return _built(session, found.why or "no artifact could be used", booting)
+        raise damage or _missing(session, why)
+    return _built(session, why, booting)
 
 
 def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) -> Boots:
@@ -179,8 +181,6 @@ def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Re
     return Ready(booting(built.loaded), None if built.entry is None else built.entry.artifact)
 
 
-def _missing(session: Session, found: Found) -> MissingArtifact:
+def _missing(session: Session, why: str) -> MissingArtifact:
     name = session.settled.request.source.name
-    return MissingArtifact(
-        f"no artifact for {name}", found.why, f"build it with: vcc compile {name}"
-    )
+    return MissingArtifact(f"no artifact for {name}", why, f"build it with: vcc compile {name}")
