@@ -20,6 +20,7 @@ from vcc.engine.compile.keys import code_entries, pairs, plan_entries
 from vcc.engine.compile.toolchain import find_compiler
 from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.environment import read_environment, use_build_folder
+from vcc.engine.config.modes import Backend, CompileMode
 from vcc.engine.events import Events
 from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
@@ -92,6 +93,12 @@ class _Waiting:
 
 def _check_supported(settled: Settled) -> None:
     config = settled.resolved.config
+    if config.backend is Backend.EAGER and config.mode is not CompileMode.NO_COMPILATION:
+        raise ConfigError(
+            'backend "eager" is not supported yet',
+            "pieces are compiled by Inductor in this version",
+            "leave backend unset, or use --compile none to run without compiled pieces",
+        )
     for name in ("compile_sizes", "compile_ranges"):
         if getattr(config, name):
             raise ConfigError(
@@ -109,6 +116,8 @@ def _reused(build: Build) -> Built | None:
             built = _reuse(build, entry)
             if built is not None:
                 build.counters.add("hits")
+                if build.settled.request.keep is not None:
+                    build.events.note("nothing to keep: the code was there already")
                 return built
     except StorageError as error:
         build.events.note(f"the store cannot be searched: {error}")

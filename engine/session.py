@@ -183,4 +183,7 @@ def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Re
 
 def _missing(session: Session, why: str) -> MissingArtifact:
     name = session.settled.request.source.name
-    return MissingArtifact(f"no artifact for {name}", why, f"build it with: vcc compile {name}")
+    _, stated = look_up(session.settled)
+    options = " with the options of this run" if stated else ""
+    hint = f"build it{options}: vcc compile {name}"
+    return MissingArtifact(f"no artifact for {name}", why, hint)

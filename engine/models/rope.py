@@ -107,7 +107,7 @@ def _one_for_all_layers(given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ModelError(
             "rope settings that differ between layers are not supported",
             f"config.json has one for each of {', '.join(sorted(given))}",
-            "issue 5 adds them with Gemma 3",
+            "a later version adds them with Gemma 3",
         )
     value: Mapping[str, Any] = next(iter(distinct.values()))
     return value
