@@ -14,9 +14,9 @@ from vcc.cache.errors import CompileError
 from vcc.engine.graphs.drawn import draw_arguments, poison
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import evaluate_all
-from vcc.engine.graphs.golden import Argument, Array, Bound, Golden, exceeds
+from vcc.engine.graphs.golden import Argument, Array, Bound, Golden, errors, exceeds
 from vcc.engine.torch_shim.aoti_runner import RunPiece
-from vcc.engine.torch_shim.nodes import is_opaque
+from vcc.engine.torch_shim.nodes import is_opaque, is_random, mutated_arguments
 from vcc.engine.types import Piece, TensorSpec
 
 BUDGET = 1 << 30
@@ -49,8 +49,11 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
     specs = tuple(_argument(spec, sizes) for spec in piece.arguments)
     below = min(sizes.values(), default=2)
     arguments = draw_arguments(piece.id, specs, below)
-    references = _eager_fp32(piece, arguments)
-    bounds = tuple(_bounds(piece, arguments, references))
+    try:
+        references = _eager_fp32(piece, arguments)
+        bounds = tuple(_bounds(piece, arguments, references))
+    except Exception as error:
+        return Skipped(f"the model itself refuses drawn arguments: {str(error).strip()[:200]}")
     _check(piece, run, arguments, references, bounds)
     return Golden(specs, below, references, bounds)
 
@@ -65,9 +68,11 @@ def _size(low: int, high: int, index: int) -> int:
 
 
 def _unsuited(piece: Piece) -> str:
-    opaque = sorted({str(n.target) for n in piece.graph.graph.nodes if is_opaque(n)})
-    if opaque:
+    nodes = piece.graph.graph.nodes
+    if opaque := sorted({str(n.target) for n in nodes if is_opaque(n)}):
         return f"it holds {opaque[0]}, whose index arguments cannot be drawn"
+    if chance := sorted({str(n.target) for n in nodes if is_random(n)}):
+        return f"it holds {chance[0]}, whose result is random"
     sizes = [_bytes(spec, 4) for spec in piece.arguments]
     need = sum(_bytes(spec, spec.dtype.itemsize) for spec in piece.arguments) + max(sizes)
     if need > BUDGET:
@@ -101,15 +106,29 @@ def _widen(value: Any) -> Any:
 
 def _eager_fp32(piece: Piece, arguments: list[torch.Tensor]) -> tuple[Array, ...]:
     first = len(arguments) - piece.outputs
-    buffers = [a.float() if a.is_floating_point() else a.clone() for a in arguments[first:]]
-    _Widened(piece.graph).run(*arguments[:first], *buffers)
+    buffers = [_widened_copy(argument) for argument in arguments[first:]]
+    # A write in place must neither reach the drawn arguments nor a temporary that was widened.
+    copy = _widened_copy if _writes_inputs(piece) else lambda argument: argument
+    _Widened(piece.graph).run(*map(copy, arguments[:first]), *buffers)
     return tuple(_array(buffer) for buffer in buffers)
+
+
+def _widened_copy(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.float32 if value.is_floating_point() else value.dtype, copy=True)
+
+
+def _writes_inputs(piece: Piece) -> bool:
+    """Whether anything but the buffers of the results may be written in place."""
+    nodes = list(piece.graph.graph.nodes)
+    buffers = [n for n in nodes if n.op == "placeholder"][len(piece.arguments) - piece.outputs :]
+    return any(argument not in buffers for node in nodes for argument in mutated_arguments(node))
 
 
 def _eager(piece: Piece, arguments: list[torch.Tensor]) -> tuple[Array, ...]:
     first = len(arguments) - piece.outputs
     buffers = [argument.clone() for argument in arguments[first:]]
-    Interpreter(piece.graph).run(*arguments[:first], *buffers)
+    copy = torch.clone if _writes_inputs(piece) else lambda argument: argument
+    Interpreter(piece.graph).run(*map(copy, arguments[:first]), *buffers)
     return tuple(_array(buffer) for buffer in buffers)
 
 
@@ -126,14 +145,13 @@ def _bounds(
 
 
 def _bound(eager: Array, reference: Array, narrow: bool) -> Bound:
-    floor = 1e-4 * float(np.abs(reference).max(initial=0.0))
+    largest = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
     if not narrow:
-        return Bound(floor, floor)
-    error = np.abs(eager.astype(np.float64) - reference)
+        return Bound(1e-4 * largest, 1e-4 * largest)
+    maximum, rms = errors(eager, reference)
     # One unit in the last place of bf16 at the largest value: eager may happen to be exact.
-    unit = 2.0**-7 * float(np.abs(reference).max(initial=0.0))
-    rms = float(np.sqrt(np.mean(error**2)))
-    return Bound(max(1.25 * float(error.max()), unit), max(1.25 * rms, unit / 4))
+    unit = 2.0**-7 * largest
+    return Bound(max(1.25 * maximum, unit), max(1.25 * rms, unit / 4))
 
 
 def _check(

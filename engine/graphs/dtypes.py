@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 import torch
 
-_NAMES = (
-    *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
-    *("int64", "int32", "int16", "int8", "uint8", "bool"),
-)
+from vcc.engine.graphs.program import Element
+
+_NAMES: tuple[Element, ...] = get_args(Element)
 
 DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in _NAMES}
 
-NAMES: Mapping[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+NAMES: Mapping[torch.dtype, Element] = {getattr(torch, name): name for name in _NAMES}

@@ -58,11 +58,15 @@ def check(expr: Expr, symbols: frozenset[str], depth: int = 0) -> None:
         return
     if isinstance(expr, str) and expr in symbols:
         return
-    known = isinstance(expr, list) and len(expr) >= 3 and expr[0] in OPERATORS
-    if not known or depth >= MAX_DEPTH or _divides_by_zero(expr):
+    if not _is_operation(expr) or depth >= MAX_DEPTH or _divides_by_zero(expr):
         raise IntegrityError("size expression refused", f"{expr!r:.80} is not in the grammar")
     for part in expr[1:]:
         check(part, symbols, depth + 1)
+
+
+def _is_operation(expr: Expr) -> bool:
+    named = isinstance(expr, list) and len(expr) >= 3 and isinstance(expr[0], str)
+    return named and expr[0] in OPERATORS
 
 
 def _divides_by_zero(expr: Sequence[Any]) -> bool:

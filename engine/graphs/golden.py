@@ -2,7 +2,9 @@
 
 A golden needs neither checkpoint nor device to make and little to store: its arguments are drawn
 again from the piece's id. The blob is a safetensors file: tensor ``<n>`` is the fp32 reference of
-output n; the metadata holds the drawn arguments' geometry and the bound on each output's error.
+output n; the metadata entry ``golden`` is JSON: the drawn arguments' geometry (``arguments``), the
+bound of drawn integers (``below``) and the bounds on each output's error (``bounds``). It is one
+entry because safetensors writes several in an order that changes from call to call.
 """
 
 from __future__ import annotations
@@ -10,13 +12,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from math import prod
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from vcc.cache.errors import IntegrityError
+from vcc.engine.graphs.program import Element
 
 Array = npt.NDArray[np.float32]
+
+LARGEST = 1 << 40
+"""Most elements of an argument: none that was made has as many, so a blob that says so is bad."""
 
 BLOCK = 65521
 """Values drawn for each argument; prime, so that repeated rows of a matrix differ."""
@@ -64,13 +72,13 @@ class Golden:
         """The blob."""
         from safetensors.numpy import save
 
-        metadata = {
-            "arguments": json.dumps([[a.dtype, a.shape, a.symbolic] for a in self.arguments]),
-            "below": str(self.below),
-            "bounds": json.dumps([[bound.maximum, bound.rms] for bound in self.bounds]),
+        content = {
+            "arguments": [[a.dtype, a.shape, a.symbolic] for a in self.arguments],
+            "below": self.below,
+            "bounds": [[bound.maximum, bound.rms] for bound in self.bounds],
         }
         tensors = {str(index): array for index, array in enumerate(self.references)}
-        return bytes(save(tensors, metadata=metadata))
+        return bytes(save(tensors, metadata={"golden": json.dumps(content)}))
 
     @classmethod
     def decode(cls, data: bytes) -> Golden:
@@ -84,23 +92,53 @@ class Golden:
 
         try:
             size = int.from_bytes(data[:8], "little")
-            metadata = json.loads(data[8 : 8 + size])["__metadata__"]
+            content = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["golden"])
             arrays = load(data)
-            bounds = tuple(Bound(*pair) for pair in json.loads(metadata["bounds"]))
-            arguments = json.loads(metadata["arguments"])
-            return cls(
-                tuple(Argument(dtype, tuple(shape), sym) for dtype, shape, sym in arguments),
-                int(metadata["below"]),
+            bounds = tuple(_bound(pair) for pair in content["bounds"])
+            golden = cls(
+                tuple(_argument(entry) for entry in content["arguments"]),
+                content["below"],
                 tuple(arrays[str(index)] for index in range(len(bounds))),
                 bounds,
             )
-        except (ValueError, KeyError, TypeError, SafetensorError) as error:
-            raise IntegrityError("golden refused", str(error)) from None
+            _check(golden)
+        except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+            raise IntegrityError("golden refused", str(error)[:200]) from None
+        return golden
 
     @property
     def argument_bytes(self) -> int:
         """Bytes that the drawn arguments take, four for an element."""
-        return sum(int(np.prod(a.shape, dtype=np.int64)) * 4 for a in self.arguments)
+        return sum(_count(argument) * 4 for argument in self.arguments)
+
+
+def _bound(pair: Any) -> Bound:
+    bound = Bound(*pair)
+    if not all(isinstance(v, float) and 0.0 <= v < float("inf") for v in pair):
+        raise ValueError(f"bound {pair!r:.80}")
+    return bound
+
+
+def _argument(entry: Any) -> Argument:
+    dtype, shape, symbolic = entry
+    sizes = tuple(shape)
+    plain = all(type(size) is int and size >= 0 for size in sizes) and type(symbolic) is bool
+    if dtype not in get_args(Element) or not plain or prod(sizes) > LARGEST:
+        raise ValueError(f"argument {entry!r:.80}")
+    return Argument(dtype, sizes, symbolic)
+
+
+def _check(golden: Golden) -> None:
+    outs = golden.arguments[len(golden.arguments) - len(golden.references) :]
+    shapes = tuple(reference.shape for reference in golden.references)
+    if (
+        type(golden.below) is not int
+        or golden.below < 1
+        or tuple(argument.shape for argument in outs) != shapes
+    ):
+        raise ValueError("the references are not those of its arguments")
+    if any(reference.dtype != np.float32 for reference in golden.references):
+        raise ValueError("the references are not fp32")
 
 
 def draw(name: str, index: int, one: Argument) -> Array:
@@ -130,7 +168,7 @@ def _range(one: Argument) -> tuple[np.float32, np.float32]:
 
 
 def _count(one: Argument) -> int:
-    return int(np.prod(one.shape, dtype=np.int64))
+    return prod(one.shape)
 
 
 def _raw(name: str, index: int, count: int) -> npt.NDArray[np.uint64]:
@@ -140,12 +178,26 @@ def _raw(name: str, index: int, count: int) -> npt.NDArray[np.uint64]:
     return np.asarray(generator.random_raw(count), dtype=np.uint64)
 
 
+def errors(got: Array, reference: Array) -> tuple[float, float]:
+    """Largest and root-mean-square difference where the reference is finite."""
+    finite = np.isfinite(reference)
+    error = np.abs(got[finite].astype(np.float64) - reference[finite])
+    return float(error.max(initial=0.0)), float(np.sqrt(np.mean(error**2))) if error.size else 0.0
+
+
 def exceeds(got: Array, reference: Array, bound: Bound) -> str | None:
-    """Why `got` is not the golden's answer, or None."""
-    error = np.abs(got.astype(np.float64) - reference)
-    if not np.isfinite(error).all():
+    """Why `got` is not the golden's answer, or None.
+
+    Where the reference is infinite or no number (a logarithm of drawn values), so must `got` be.
+    """
+    if got.shape != reference.shape:
+        return f"the result has shape {list(got.shape)}, not {list(reference.shape)}"
+    finite = np.isfinite(reference)
+    if not np.isfinite(got[finite]).all():
         return "the result is not finite"
-    maximum, rms = float(error.max(initial=0.0)), float(np.sqrt(np.mean(error**2)))
+    if not np.array_equal(got[~finite], reference[~finite], equal_nan=True):
+        return "the result is finite, or of another sign, where the reference is infinite"
+    maximum, rms = errors(got, reference)
     if maximum > bound.maximum or rms > bound.rms:
         return f"error {maximum:.3g} (rms {rms:.3g}) is above {bound.maximum:.3g} ({bound.rms:.3g})"
     return None

@@ -12,11 +12,19 @@ from typing import Literal
 import msgspec
 
 from vcc.cache.errors import IntegrityError
-from vcc.engine.graphs.expr import Expr, check
+from vcc.engine.graphs.expr import MOST, Expr, check
 
 VERSION = 1
 
 Role = Literal["input", "weight", "constant", "buffer"]
+
+# fmt: off
+Element = Literal[
+    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
+    "int64", "int32", "int16", "int8", "uint8", "bool",
+]
+# fmt: on
+"""Names of element types, torch's own."""
 
 
 class Symbol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,7 +45,7 @@ class Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     role: Role
-    dtype: str
+    dtype: Element
     shape: list[Expr]
     target: str
 
@@ -87,8 +95,8 @@ def decode(data: bytes | memoryview) -> Program:
     """
     try:
         program = msgspec.json.decode(data, type=Program)
-    except msgspec.MsgspecError as error:
-        raise IntegrityError("step program refused", str(error)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise IntegrityError("step program refused", str(error)[:200]) from None
     if program.version != VERSION:
         raise IntegrityError("step program refused", f"version {program.version}, not {VERSION}")
     _check_names(program)
@@ -104,8 +112,18 @@ def _check_names(program: Program) -> None:
     used.update(name for call in program.calls for name in call.outs)
     used.update(program.outputs, (symbol.source for symbol in program.symbols))
     if unknown := sorted(used - names):
-        raise IntegrityError("step program refused", f"no value is called {unknown[0]!r}")
-    if len(names) != len(program.values):
-        raise IntegrityError("step program refused", "two values share one name")
-    if any(s.low > s.high or s.low < 0 for s in program.symbols):
-        raise IntegrityError("step program refused", "a size has an empty range")
+        raise IntegrityError("step program refused", f"no value is called {unknown[0]!r:.80}")
+    if len(names) != len(program.values) or len(symbols) != len(program.symbols):
+        raise IntegrityError("step program refused", "two values or two sizes share one name")
+    for symbol in program.symbols:
+        _check_symbol(symbol, program.by_name()[symbol.source])
+
+
+def _check_symbol(symbol: Symbol, source: Value) -> None:
+    if not 0 <= symbol.low <= symbol.high <= MOST:
+        raise IntegrityError("step program refused", f"size {symbol.name!r:.80} has an empty range")
+    read = source.shape[symbol.dim : symbol.dim + 1] if symbol.dim >= 0 else []
+    if read != [symbol.name] or source.role != "input":
+        raise IntegrityError(
+            "step program refused", f"no input has size {symbol.name!r:.80} where it says"
+        )

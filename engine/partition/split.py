@@ -128,6 +128,12 @@ class _Writer:
 
     def _add(self, name: str, value: torch.Tensor, role: Role, target: str) -> None:
         shape = list(shape_of(value, self._names))
+        if value.dtype not in NAMES:
+            raise CompileError(
+                f"{name} has element type {value.dtype}",
+                f"a step holds {', '.join(NAMES.values())}",
+                "keep other types inside one piece, or inside a splitting op",
+            )
         self._values[name] = Value(name, role, NAMES[value.dtype], shape, target)
 
     def _symbols(self) -> list[Symbol]:

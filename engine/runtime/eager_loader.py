@@ -9,7 +9,7 @@ import torch
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine.graphs.dtypes import DTYPES, NAMES
-from vcc.engine.graphs.program import VERSION, Call, Program, Symbol, Value
+from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, Value
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.ops.choice import OpChoice
@@ -73,7 +73,7 @@ def _enabled(boot: Boot) -> frozenset[str]:
     return frozenset(name[1:] for name in chosen if name.startswith("+"))
 
 
-def eager_program(spec: DecoderSpec, settings: Settings, dtype: str) -> Program:
+def eager_program(spec: DecoderSpec, settings: Settings, dtype: Element) -> Program:
     """The step as one call that returns its logits."""
     blocks = settings.max_blocks_per_seq
     inputs = [

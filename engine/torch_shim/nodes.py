@@ -103,3 +103,11 @@ def is_opaque(node: Node) -> bool:
         and node.target.namespace not in ("aten", "prims")
         and node.target._schema.is_mutable
     )
+
+
+def is_random(node: Node) -> bool:
+    """Whether two calls on equal arguments differ."""
+    return (
+        isinstance(node.target, OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+    )

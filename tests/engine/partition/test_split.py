@@ -240,6 +240,7 @@ REFUSED = {
     "keyword": (lambda m, x: toy.named(x, scale=3.0), "scale by keyword only"),
     "list": (lambda m, x: toy.listed(x, [1, 2]), r"takes \[1, 2\]"),
     "size": (lambda m, x: toy.sized(x, x.shape[0] * 2), "takes mul"),
+    "complex": (lambda m, x: (x * 2j, toy.mix(x)), "element type torch.complex64"),
     "number": (lambda m, x: (toy.mix(x), 3), "returns 3"),
 }
 
