@@ -82,6 +82,27 @@ def test_without_torch_only_the_plain_library_is_built(tmp_path: Path) -> None:
     assert _installed(tmp_path) == ["libvcc_abi.so"]
 
 
+STATIC_ONLY = """#!/bin/sh
+case "$*" in *-print-file-name=libstdc++.so*) echo libstdc++.so; exit;; esac
+exec c++ -static-libstdc++ "$@"
+"""
+
+
+def test_a_toolchain_with_a_static_cxx_library_only_is_given_the_shared_one(tmp_path: Path) -> None:
+    """torch must be able to catch what the operators throw."""
+    _needs_compiler()
+    compiler = tmp_path / "static-c++"
+    compiler.write_text(STATIC_ONLY)
+    compiler.chmod(0o755)
+    generator = ("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}")
+    python = f"-DPython_EXECUTABLE={sys.executable}"
+    place = ("-S", str(CSRC), "-B", str(tmp_path / "b"))
+    _run(_tool("cmake"), *place, *generator, python, env={"CXX": str(compiler)})
+    rules = (tmp_path / "b" / "build.ninja").read_text()
+    (link,) = re.findall(r"build libvcc_ops\.so:.*?\n\n", rules, re.DOTALL)
+    assert "libstdc++.so.6" in link
+
+
 def test_an_editable_build_writes_the_link_view(tmp_path: Path) -> None:
     shutil.copytree(CSRC, tmp_path / "csrc")
     _build(
@@ -103,6 +124,7 @@ def test_torch_is_linked_by_soname_without_a_path(built: Path) -> None:
     dynamic = _run(_tool("readelf"), "-d", str(next(built.rglob("out/**/libvcc_ops.so"))))
     needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
     assert "libtorch.so" in needed
+    assert "libstdc++.so.6" in needed, "torch could not catch what the operators throw"
     assert not [name for name in needed if "/" in name or "python" in name]
     assert "RPATH" not in dynamic
     assert "RUNPATH" not in dynamic
