@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 
 from vcc.engine.passes.base import Outcome, define
 from vcc.engine.torch_shim.fake import expression
-from vcc.engine.torch_shim.nodes import mutated_arguments
+from vcc.engine.torch_shim.nodes import StorageKey, mutated_arguments, storage_key
 
 aten = torch.ops.aten
 
@@ -23,6 +23,7 @@ RESHAPES = frozenset({aten.view.default, aten.reshape.default, aten._unsafe_view
 def eliminate_noops(graph: GraphModule) -> Outcome:
     """Remove what has no effect; a value that is written in place is left alone."""
     written = {a for node in graph.graph.nodes for a in mutated_arguments(node)}
+    memories = {storage_key(_value(node)) for node in written}
     matches, refused = 0, []
     for node in list(graph.graph.nodes):
         if node.target in ASSERTS:
@@ -32,12 +33,18 @@ def eliminate_noops(graph: GraphModule) -> Outcome:
         base = _replacement(node)
         if base is None:
             continue
-        if node in written or base in written:
+        if node in written or base in written or _copies_written(node, base, memories):
             refused.append(f"{node.name}: its memory is written in place")
             continue
         matches += _rewire(node, base)
     graph.graph.eliminate_dead_code(is_impure_node=_keep)
     return Outcome(matches, tuple(refused))
+
+
+def _copies_written(node: Node, base: Node, memories: set[StorageKey]) -> bool:
+    """Whether the node is a copy of its base and one of the two memories is written in place."""
+    own, other = storage_key(_value(node)), storage_key(_value(base))
+    return own != other and (own in memories or other in memories)
 
 
 def _keep(node: Node) -> bool:
@@ -104,6 +111,8 @@ RULES: Mapping[Any, Callable[[Node, Node], Node | None]] = {
     aten.contiguous.default: _contiguous,
     aten.dropout.default: _dropout,
     aten.expand.default: _same_meta,
+    aten.alias.default: _same_meta,
+    aten.detach.default: _same_meta,
 }
 
 
