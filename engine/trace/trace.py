@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -54,6 +54,7 @@ def trace(request: TraceRequest) -> Traced:
         CompileError: the model cannot be traced, a range came out narrower than declared, a size
             depends on data, or a constant has no data.
     """
+    request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
     dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
     try:
         program = shim.export_step(
@@ -69,6 +70,14 @@ def trace(request: TraceRequest) -> Traced:
         ranges=ranges,
         constants=_constants(placeholders, shim.lifted_constants(program), request),
     )
+
+
+def _traceable(axis: Axis) -> Axis:
+    """The axis, or for [1, 2] a longer one.
+
+    torch.export reasons as if sizes were at least 2, which would make a constant of this one.
+    """
+    return Axis(axis.name, 1, 3) if (axis.low, axis.high) == (1, 2) else axis
 
 
 def _dynamic_shapes(request: TraceRequest, dims: Mapping[str, Any]) -> dict[str, Any]:
