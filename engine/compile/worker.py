@@ -19,6 +19,7 @@ from vcc.engine.native import die_with_parent
 from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.torch_shim import process
 from vcc.engine.torch_shim.aoti_runner import open_piece
+from vcc.engine.torch_shim.gpus import hide_gpus
 from vcc.engine.torch_shim.inductor import compile_library
 from vcc.engine.types import CompiledPiece, Piece
 
@@ -39,6 +40,7 @@ class Job:
 def work(job: Job) -> None:
     """Body of a forked worker: never returns to the caller's code, always leaves a report."""
     process.leave_parent_alone(job.folder / "log")
+    hide_gpus()
     with suppress(DeviceError):  # without the native library the pool's clean-up has to do
         die_with_parent()
     try:

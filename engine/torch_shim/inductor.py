@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from vcc.cache.errors import ConfigError, DeviceError
+from vcc.engine.torch_shim.array_names import stable_array_names
 
 FIXED_OPTIONS: Mapping[str, Any] = {
     "aot_inductor.check_lowerbound": False,
@@ -71,7 +72,7 @@ def compile_library(
     known = {name: value for name, value in options.items() if _known(config, name)}
     for name in options.keys() - known.keys() - _BUILTIN:
         raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
-    with _fixed_flags(str(options.get("cpp.march", ""))):
+    with _fixed_flags(str(options.get("cpp.march", ""))), stable_array_names():
         files: Any = aot_compile(graph, tuple(arguments), options=known)
     names = [files] if isinstance(files, str) else files
     return [Path(name) for name in names if isinstance(name, str)]
