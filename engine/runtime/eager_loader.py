@@ -13,11 +13,10 @@ from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, V
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.ops.choice import OpChoice
-from vcc.engine.ops.register import load_ops
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
 from vcc.engine.runtime.step import ModelRunner
-from vcc.engine.runtime.torch_loader import parameters
+from vcc.engine.runtime.torch_loader import load_operators, parameters
 
 STEP = "vcc::eager_step"
 
@@ -48,7 +47,7 @@ def load_stock(boot: Boot) -> ModelRunner:
 def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:
     spec = boot.source.spec
     with boot.ledger.phase("weights"):
-        load_ops()
+        load_operators(boot)
         module = _decoder(boot, spec)
     program = eager_program(spec, boot.settings, NAMES[module.dtype])
     step = torch.no_grad()(wrap(module))

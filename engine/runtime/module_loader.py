@@ -13,13 +13,17 @@ from vcc.engine.graphs.program import Program
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.weights import load_weights
-from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.ops.register import operator
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner
 from vcc.engine.runtime.golden import check_goldens
 from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.settings import Boot
-from vcc.engine.runtime.torch_loader import constants_of_artifact, open_pieces
+from vcc.engine.runtime.torch_loader import (
+    constants_of_artifact,
+    load_operators,
+    open_pieces,
+)
 
 
 def load_module_pieces(boot: Boot) -> ForwardRunner:
@@ -29,7 +33,7 @@ def load_module_pieces(boot: Boot) -> ForwardRunner:
     with boot.ledger.phase("weights"):
         given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
-        load_ops()
+        load_operators(boot)
         pieces = open_pieces(boot)
         ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
         boot.counters.add("restores", len(pieces))

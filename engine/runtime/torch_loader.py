@@ -33,7 +33,7 @@ def load_pieces(boot: Boot) -> ModelRunner:
     with boot.ledger.phase("weights"):
         given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
-        load_ops()
+        load_operators(boot)
         pieces = open_pieces(boot)
         ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
         boot.counters.add("restores", len(pieces))
@@ -79,6 +79,13 @@ def constants_of_artifact(boot: Boot, program: Program) -> dict[str, torch.Tenso
 def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
     data = bytearray(boot.loaded.read(f"constant/{name}"))
     return torch.frombuffer(data, dtype=DTYPES[entry["dtype"]]).view(entry["shape"])
+
+
+def load_operators(boot: Boot) -> None:
+    """Load the operators; plain torch in place of the compiled kernels is said once."""
+    backend = load_ops()
+    if backend.name == "native":
+        boot.events.note(f"operators run in plain torch: {backend.reason}")
 
 
 def open_pieces(boot: Boot) -> dict[str, RunPiece]:
