@@ -20,7 +20,7 @@ def stable_array_names() -> Iterator[None]:
     wrappers: Any = CppWrapperCpu
     original = wrappers.codegen_int_array_var
 
-    def keyed(self: Any, int_array: str, writeline: Any, *args: Any, **kwargs: Any) -> str:
+    def keyed(self: Any, int_array: str, writeline: Any, *args: Any, **kwargs: Any) -> Any:
         return original(self, int_array, _kept(self, writeline), *args, **kwargs)
 
     wrappers.codegen_int_array_var = keyed
