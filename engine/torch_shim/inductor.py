@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,19 @@ def _known(config: Any, name: str) -> bool:
     return True
 
 
+def _shared_cxx(compiler: str) -> tuple[str, ...]:
+    """Link flags that make a library share torch's C++ library.
+
+    A toolchain that brings only the static one would put a second copy into every piece, and what
+    one copy throws the other cannot catch. Its driver answers the bare name where it has no file.
+    """
+    command = [compiler, "-print-file-name=libstdc++.so"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if said != "libstdc++.so":
+        return ()
+    return ("Wl,--push-state,--no-as-needed,-l:libstdc++.so.6,--pop-state",)
+
+
 @contextmanager
 def _fixed_flags(march: str) -> Iterator[None]:
     """Compile with flags that depend on neither the build folder nor the building machine.
@@ -105,7 +119,8 @@ def _fixed_flags(march: str) -> Iterator[None]:
     def fixed(*args: Any, **kwargs: Any) -> tuple[list[str], list[str]]:
         cflags, ldflags = original(*args, **kwargs)
         pinned = [f"march={march}" if march and f == "march=native" else f for f in cflags]
-        return [*pinned, f"ffile-prefix-map={cache_dir()}=/vcc"], ldflags
+        shared = _shared_cxx(args[0] if args else kwargs["cpp_compiler"])
+        return [*pinned, f"ffile-prefix-map={cache_dir()}=/vcc"], [*ldflags, *shared]
 
     cpp_builder._get_optimization_cflags = fixed
     try:
