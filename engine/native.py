@@ -53,7 +53,10 @@ def cpu_level() -> int:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent ends, so no compile worker is left.
+    """End this process, and the compiler that it started, when its parent ends.
+
+    For a process that leads its own group: the whole group is ended. A parent that ended before
+    the call is not noticed.
 
     Raises:
         DeviceError: as `abi`, or the kernel refused.

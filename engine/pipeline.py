@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
@@ -17,7 +15,7 @@ from vcc.cache.request import Entry
 from vcc.cache.single_flight import Holder, single_flight
 from vcc.cache.store import Store
 from vcc.engine.compile.keys import code_entries, pairs, plan_entries
-from vcc.engine.compile.toolchain import find_compiler
+from vcc.engine.compile.toolchain import compiler_options, find_compiler
 from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.environment import read_environment, use_build_folder
 from vcc.engine.config.modes import Backend, CompileMode
@@ -195,9 +193,10 @@ def _published(
 def _compile(build: Build) -> Content:
     """Trace, passes, partition, compile."""
     from vcc.engine.compile.artifact import Content
+    from vcc.engine.compile.scratch import scratch
 
-    with tempfile.TemporaryDirectory(prefix="vcc-build-") as scratch:
-        use_build_folder(Path(scratch), build.settled.request.target.arch)
+    with scratch() as folder:
+        use_build_folder(folder, build.settled.request.target.arch)
         passed = _passed(build)
         pieces = _pieces(build, passed)
         compiled = _compiled(build, pieces)
@@ -263,7 +262,8 @@ def _options(build: Build) -> dict[str, object]:
     from vcc.engine.torch_shim.inductor import merged_options
 
     user = dict(build.settled.resolved.config.inductor_config or ())
-    return merged_options(build.settled.request.target.arch, user)
+    options = {**compiler_options(build.code["compiler"]), **user}
+    return merged_options(build.settled.request.target.arch, options)
 
 
 def _compiled(build: Build, pieces: Pieces) -> tuple[CompiledPiece, ...]:

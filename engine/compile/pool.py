@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, get_context
@@ -12,6 +11,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.compile.worker import Job, collect, work
 from vcc.engine.events import Events
 from vcc.engine.types import CompiledPiece, Piece
@@ -35,8 +35,8 @@ def compile_pieces(
         CompileError: of the first piece that failed; the other workers are ended.
     """
     heavy = _FORK.Lock()
-    with tempfile.TemporaryDirectory(prefix="vcc-build-") as folder, _workers() as running:
-        waiting = [_job(piece, options, Path(folder), heavy) for piece in pieces]
+    with scratch() as folder, _workers() as running:
+        waiting = [_job(piece, options, folder, heavy) for piece in pieces]
         done: dict[str, CompiledPiece] = {}
         for piece in pieces:
             events.progress(piece.id, "queued")
@@ -47,7 +47,7 @@ def compile_pieces(
                 events.progress(job.piece.id, "running")
             for process in _ended(running):
                 job = running.pop(process)
-                done[job.piece.id] = _finish(job, events)
+                done[job.piece.id] = _finish(job, process.exitcode or 0, events)
         return tuple(done[piece.id] for piece in pieces)
 
 
@@ -59,7 +59,7 @@ def default_jobs() -> int:
 def _job(piece: Piece, options: Mapping[str, Any], root: Path, heavy: Any) -> Job:
     folder = root / piece.id[:16]
     folder.mkdir()
-    return Job(piece, options, folder, heavy)
+    return Job(piece, options, folder, os.getpid(), heavy)
 
 
 def _start(job: Job) -> BaseProcess:
@@ -76,9 +76,9 @@ def _ended(running: Mapping[BaseProcess, Job]) -> list[BaseProcess]:
     return ended
 
 
-def _finish(job: Job, events: Events) -> CompiledPiece:
+def _finish(job: Job, status: int, events: Events) -> CompiledPiece:
     try:
-        piece = collect(job)
+        piece = collect(job, status)
     except BaseException:
         events.progress(job.piece.id, "failed")
         raise
@@ -94,15 +94,16 @@ def _workers() -> Iterator[dict[BaseProcess, Job]]:
     try:
         yield running
     finally:
-        for process in running:
-            _kill(process)
+        with undisturbed():
+            for process in running:
+                _kill(process)
+            for process in running:
+                process.join()
 
 
 def _kill(process: BaseProcess) -> None:
     """End a worker and the compiler that it started: they share a process group."""
-    pid = process.pid or 0
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(process.pid or 0, signal.SIGKILL)
     with suppress(ProcessLookupError):
         process.kill()
-    process.join()

@@ -28,7 +28,7 @@ def find_compiler() -> Compiler:
     Raises:
         DeviceError: there is none, or it does not answer.
     """
-    asked = dict(read_environment().key).get("CXX")
+    asked = read_environment().cxx
     names = (asked,) if asked else ("g++", "clang++")
     path = next((found for name in names if (found := shutil.which(name))), None)
     if path is None:
@@ -37,12 +37,32 @@ def find_compiler() -> Compiler:
             f"no C++ compiler: {' and '.join(names)} not found on PATH",
             "install one (Debian: apt install g++), or run eagerly with --compile none",
         )
-    done = subprocess.run(
-        [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True
-    )
-    if done.returncode != 0:
-        raise DeviceError(f"the C++ compiler {path} does not work", done.stderr.strip()[:500])
-    return Compiler(path.rsplit("/", 1)[-1], done.stdout.strip())
+    return Compiler(path.rsplit("/", 1)[-1], _version_of(path))
+
+
+def _version_of(path: str) -> str:
+    command = [path, "-dumpfullversion", "-dumpversion"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = getattr(error, "stderr", None) or str(error)
+        raise DeviceError(
+            f"the C++ compiler {path} does not work",
+            said.strip()[:500],
+            "set CXX to one that does, or run eagerly with --compile none",
+        ) from error
+    return done.stdout.strip()
+
+
+def compiler_options(compiler: str) -> dict[str, object]:
+    """Inductor's setting for a compiler that it would not find: left alone, it looks for g++.
+
+    Args:
+        compiler: name and version as the key has them.
+    """
+    name = compiler.partition(" ")[0]
+    known = name == "g++" or read_environment().cxx
+    return {} if known else {"cpp.cxx": (None, name)}
 
 
 def versions() -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 import traceback
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcc.cache.errors import CompileError, DeviceError, VccError
+from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError
 from vcc.engine.compile.golden import Skipped, make_golden
 from vcc.engine.config.environment import use_build_folder
 from vcc.engine.native import die_with_parent
@@ -22,6 +24,9 @@ from vcc.engine.torch_shim.aoti_runner import open_piece
 from vcc.engine.torch_shim.gpus import hide_gpus
 from vcc.engine.torch_shim.inductor import compile_library
 from vcc.engine.types import CompiledPiece, Piece
+
+ERRORS: Mapping[str, type[VccError]] = {one.id: one for one in (ConfigError, DeviceError)}
+"""Errors of a worker that keep their kind, and with it their exit code."""
 
 LIBRARY, TABLE, GOLDEN, REPORT = "piece.so", "piece.json", "golden", "report.json"
 
@@ -33,6 +38,7 @@ class Job:
     piece: Piece
     options: Mapping[str, Any]
     folder: Path
+    parent: int
     heavy: Any
     """A lock that lets one worker at a time hold the arguments of a golden in memory."""
 
@@ -43,6 +49,8 @@ def work(job: Job) -> None:
     hide_gpus()
     with suppress(DeviceError):  # without the native library the pool's clean-up has to do
         die_with_parent()
+    if os.getppid() != job.parent:  # it ended before it could be watched
+        process.end(1)
     try:
         report = _compile(job)
     except VccError as error:
@@ -50,27 +58,40 @@ def work(job: Job) -> None:
     except BaseException as error:
         traceback.print_exc()
         report = {"error": _unexpected(job, error).as_dict()}
-    (job.folder / REPORT).write_text(json.dumps(report))
+    _write_report(job, report)
     sys.stdout.flush()
     process.end(0)
 
 
-def collect(job: Job) -> CompiledPiece:
+def _write_report(job: Job, report: Mapping[str, Any]) -> None:
+    """Whole or not at all: a full disk must not leave half a report."""
+    half = job.folder / f"{REPORT}.half"
+    half.write_text(json.dumps(report))
+    half.replace(job.folder / REPORT)
+
+
+def collect(job: Job, status: int) -> CompiledPiece:
     """The results that a finished worker left in its folder.
+
+    Args:
+        job: what it did.
+        status: how the process ended; the negative number of the signal that killed it.
 
     Raises:
         CompileError: the worker failed or ended without a report.
+        ConfigError, DeviceError: it refused an option, or lacks a tool.
     """
     path = job.folder / REPORT
     if not path.exists():
         raise CompileError(
             f"the worker for piece {job.piece.id[:12]} ended without a report",
-            _tail(job.folder / "log") or "it was killed, perhaps for want of memory",
+            f"{_ending(status)}\n{_tail(job.folder / 'log')}".strip(),
             "try fewer workers: --jobs 1",
         )
     report = json.loads(path.read_text())
     if error := report.get("error"):
-        raise CompileError(error["what"], error["why"], error["hint"])
+        kind = ERRORS.get(error["id"], CompileError)
+        raise kind(error["what"], error["why"], error["hint"])
     return CompiledPiece(
         id=job.piece.id,
         library=(job.folder / LIBRARY).read_bytes(),
@@ -113,6 +134,13 @@ def _unexpected(job: Job, error: BaseException) -> CompileError:
         f"{type(error).__name__}: {str(error).strip()[:1500]}",
         "the log above ends with the compiler's own words; --keep DIR keeps the piece's source",
     )
+
+
+def _ending(status: int) -> str:
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"it was ended by {name}, perhaps for want of memory"
+    return f"it ended with status {status}"
 
 
 def _tail(path: Path) -> str:

@@ -39,6 +39,7 @@ class Environment:
         hf_hub_cache: HF_HUB_CACHE, or `hub` in `hf_home`.
         hf_hub_offline: HF_HUB_OFFLINE, or TRANSFORMERS_OFFLINE: never use the network.
         hf_endpoint: HF_ENDPOINT, empty for the public hub.
+        cxx: CXX, the C++ compiler; empty for the usual ones.
         key: the set variables of `KEY_VARIABLES`, for the code key; of a path, the last part, as
             keys hold no paths (the compiler's version is an entry of its own).
     """
@@ -50,6 +51,7 @@ class Environment:
     hf_hub_cache: Path
     hf_hub_offline: bool
     hf_endpoint: str
+    cxx: str
     key: tuple[tuple[str, str], ...]
 
 
@@ -72,6 +74,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         hf_hub_cache=Path(env.get("HF_HUB_CACHE") or home / "hub").expanduser(),
         hf_hub_offline=_switch(env, "HF_HUB_OFFLINE") or _switch(env, "TRANSFORMERS_OFFLINE"),
         hf_endpoint=env.get("HF_ENDPOINT", ""),
+        cxx=env.get("CXX", ""),
         key=tuple((name, Path(env[name]).name) for name in KEY_VARIABLES if env.get(name)),
     )
 
