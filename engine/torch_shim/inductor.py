@@ -104,6 +104,11 @@ def _shared_cxx(compiler: str) -> tuple[str, ...]:
     return ("Wl,--push-state,--no-as-needed,-l:libstdc++.so.6,--pop-state",)
 
 
+NO_EXECUTABLE_STACK = "Wl,-z,noexecstack"
+"""AOTInductor's assembly of constants does not say that it needs none; glibc 2.41 and later load
+no library that may, and earlier ones make the stack of the whole process executable."""
+
+
 @contextmanager
 def _fixed_flags(march: str) -> Iterator[None]:
     """Compile with flags that depend on neither the build folder nor the building machine.
@@ -120,7 +125,8 @@ def _fixed_flags(march: str) -> Iterator[None]:
         cflags, ldflags = original(*args, **kwargs)
         pinned = [f"march={march}" if march and f == "march=native" else f for f in cflags]
         shared = _shared_cxx(args[0] if args else kwargs["cpp_compiler"])
-        return [*pinned, f"ffile-prefix-map={cache_dir()}=/vcc"], [*ldflags, *shared]
+        links = [*ldflags, *shared, NO_EXECUTABLE_STACK]
+        return [*pinned, f"ffile-prefix-map={cache_dir()}=/vcc"], links
 
     cpp_builder._get_optimization_cflags = fixed
     try:
