@@ -34,7 +34,9 @@ def check_count(field: str, value: object, *, required: bool = False) -> None:
             f"{field} must be a whole number", f"got {value!r} ({type(value).__name__})"
         )
     if value <= 0:
-        raise ConfigError(f"{field} must be at least 1", f"got {value}")
+        raise ConfigError(
+            f"{field} must be at least 1", f"got {value}", "leave it out for a default"
+        )
 
 
 def check_sizes(field: str, values: object) -> None:

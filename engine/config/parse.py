@@ -10,7 +10,7 @@ from vcc.cache.errors import ConfigError
 
 from .checks import suggestion
 from .plain import to_json
-from .spellings import BACKENDS, COMPILE_MODES, DTYPES, GRAPH_MODES, LEVELS, choose
+from .spellings import BACKENDS, COMPILE_MODES, GRAPH_MODES, LEVELS, choose, choose_dtype
 from .types import (
     CompilationConfig,
     DimRange,
@@ -215,7 +215,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
     ModelConfig: {
         "source": _as_is,
         "revision": _as_is,
-        "dtype": _choice(DTYPES),
+        "dtype": choose_dtype,
         "quantisation": _as_is,
         "max_model_len": _as_is,
         "max_num_seqs": _as_is,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
-from vcc.cache.errors import ConfigError
+from vcc.cache.errors import ConfigError, DeviceError
 
 from .checks import suggestion
 from .modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
@@ -46,6 +46,25 @@ DTYPES: Mapping[str, Dtype] = {
 }
 
 
+WITHOUT_KERNELS = frozenset({"fp8", "float8", "float8_e4m3fn", "float8_e5m2", "fp64", "double"})
+"""Dtypes that are no slip of the pen: nothing here computes in them."""
+
+
+def choose_dtype(field: str, raw: object) -> Dtype | None:
+    """Read a dtype, as `choose`.
+
+    Raises:
+        DeviceError: a dtype that no platform has kernels for.
+    """
+    if isinstance(raw, str) and raw.strip().lower() in WITHOUT_KERNELS:
+        raise DeviceError(
+            f"{field} {raw} is not possible",
+            "kernels exist for fp32 and bf16",
+            f"use --{field} bf16",
+        )
+    return choose(field, raw, DTYPES)
+
+
 def choose(field: str, raw: object, spellings: Mapping[str, Choice]) -> Choice | None:
     """Read one spelling, in any case, with `-` for `_`; an int is read as its digits.
 
@@ -83,7 +102,7 @@ def parse_level(text: str | int, field: str = "level") -> OptLevel:
 
 def parse_dtype(text: str, field: str = "dtype") -> Dtype:
     """`bf16`, `bfloat16`, `float32`, `half`, …; ConfigError when unknown."""
-    return _present(choose(field, text, DTYPES), field)
+    return _present(choose_dtype(field, text), field)
 
 
 def _present(value: Choice | None, field: str) -> Choice:

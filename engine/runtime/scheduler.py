@@ -68,7 +68,9 @@ def check_request(request: Request, limits: StepLimits) -> None:
         )
     if request.max_new_tokens < 1:
         raise UsageError(
-            f"{name} asks for {request.max_new_tokens} new tokens", "at least one is generated"
+            f"{name} asks for {request.max_new_tokens} new tokens",
+            "at least one is generated",
+            "give --max-new-tokens 1 or more",
         )
 
 

@@ -170,6 +170,11 @@ def test_a_dtype_that_the_cpu_cannot_do(refused: Callable[..., None], dtype: str
         )
 
 
+def test_a_dtype_without_kernels(refused: Callable[..., None]) -> None:
+    words = ("compile", "demo", "--dtype", "fp8")
+    refused(*words, code=3, what="dtype fp8", why="fp32 and bf16", hint="--dtype bf16")
+
+
 def test_stock_code_cannot_be_stored(refused: Callable[..., None]) -> None:
     words = ("compile", "demo", "--compile", "stock")
     refused(*words, code=2, what="no artifact", why="pickle", hint="vcc run --compile stock")

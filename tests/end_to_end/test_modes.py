@@ -66,7 +66,7 @@ def wanted(runner: ModelRunner) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("way", "mode"),
     [(way, mode) for way in WAYS for mode in GRAPH_MODES if (way, mode) not in UNCUT_PIECES],
-    ids="-".join,
+    ids=str,
 )
 def test_every_way_and_graph_mode_answers_the_same(
     store: Store, wanted: list[list[int]], way: str, mode: str
@@ -79,7 +79,7 @@ def test_every_way_and_graph_mode_answers_the_same(
     assert answers(booted(request, store).runner, PROMPTS, NEW) == wanted
 
 
-@pytest.mark.parametrize(("way", "mode"), UNCUT_PIECES, ids="-".join)
+@pytest.mark.parametrize(("way", "mode"), UNCUT_PIECES, ids=str)
 def test_piecewise_graphs_of_what_is_not_cut_are_refused(way: str, mode: str) -> None:
     with pytest.raises(ConfigError, match="needs pieces"):
         settle(asked(way, mode=mode))
