@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.checkpoints import make_checkpoint, reference_logits
 from support.flow import Forcer, answers, ask, booted, built, draw_prompts, force
 from support.numbers import GAP_SHARE, assert_fp32_close, assert_low_precision
@@ -183,3 +184,20 @@ def test_generated_tokens_are_those_of_transformers(cell: Cell) -> None:
         wanted = reference.argmax(-1)
         assert torch.equal(torch.tensor(tokens)[clear], wanted[clear])
         assert int(clear.sum()) >= 2
+
+
+def test_nan_and_infinity_in_weights_spread_as_in_transformers(shelf: Path, tmp_path: Path) -> None:
+    """Row 112. The code is that of a cell: it is the same for every checkpoint of its shapes."""
+    shape = CELLS[0]
+    make_checkpoint(tmp_path, shape.arch, **shape.fields)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["model.embed_tokens.weight"][11] = float("nan")
+    weights["model.layers.1.mlp.up_proj.weight"][3, 5] = float("inf")
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    runner = _booted(tmp_path, shape.dtype, shelf, Counters())
+    prompts = {0: [5, 6, 7, 8], 1: [5, 6, 11, 7, 8]}
+    found = force(Forcer(runner), prompts, [{0: 4, 1: 5}])
+    for sequence, prompt in prompts.items():
+        wanted = reference_logits(tmp_path, prompt, "float32")
+        assert torch.equal(found[sequence].isnan(), wanted.isnan())
+        assert bool(wanted.isnan().any())
