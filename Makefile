@@ -110,6 +110,8 @@ test-torch: wheel
 bench: install
 	$(BIN)/python tests/benchmarks/bench_boot.py
 	$(BIN)/python tests/benchmarks/bench_compile.py
+	$(BIN)/python tests/benchmarks/bench_steps.py
+	$(BIN)/python tests/benchmarks/bench_memory.py
 
 format: install
 	$(BIN)/ruff check --fix .
