@@ -60,6 +60,7 @@ def check_batch(batch: StepBatch, limits: StepLimits) -> None:
             f"a step of {batch.tokens} tokens of {batch.seqs} sequences cannot run",
             f"it holds 1 to {limits.max_tokens} tokens of 1 to {limits.max_seqs} sequences",
         )
+    _check_shapes(batch, limits)
     slots = limits.num_blocks * limits.block_size
     for name, low, high in (
         ("input_ids", 0, limits.vocab),
@@ -71,8 +72,43 @@ def check_batch(batch: StepBatch, limits: StepLimits) -> None:
         ("logits_index", 0, batch.tokens),
     ):
         _check_range(name, getattr(batch, name), low, high)
-    if np.any(np.diff(batch.query_start) < 0):
-        raise UsageError("query_start must not fall", f"it is {batch.query_start[:9].tolist()}")
+    _check_rows(batch)
+
+
+def _check_shapes(batch: StepBatch, limits: StepLimits) -> None:
+    tokens, seqs = (batch.tokens,), (batch.seqs,)
+    for name, shape in (
+        ("input_ids", tokens),
+        ("positions", tokens),
+        ("slot_mapping", tokens),
+        ("block_table", (*seqs, limits.max_blocks_per_seq)),
+        ("seq_lens", seqs),
+        ("query_start", (batch.seqs + 1,)),
+        ("logits_index", seqs),
+    ):
+        found = getattr(batch, name).shape
+        if found != shape:
+            raise UsageError(f"{name} has shape {list(found)}", f"it must be {list(shape)}")
+
+
+def _check_rows(batch: StepBatch) -> None:
+    """Every row belongs to one sequence, and no sequence has more rows than tokens."""
+    starts, rows = batch.query_start, np.diff(batch.query_start)
+    if int(starts[0]) != 0 or int(starts[-1]) != batch.tokens or int(rows.min()) < 1:
+        raise UsageError(
+            "query_start must rise from 0 to the number of tokens",
+            f"it is {starts[:9].tolist()} for {batch.tokens} tokens",
+        )
+    if np.any(batch.seq_lens < rows):
+        raise UsageError(
+            "a sequence is shorter than its rows of this step",
+            f"seq_lens {batch.seq_lens[:9].tolist()}, rows {rows[:9].tolist()}",
+        )
+    if batch.uniform and batch.tokens != batch.seqs:
+        raise UsageError(
+            "the batch is not uniform",
+            f"{batch.tokens} tokens of {batch.seqs} sequences are not one token each",
+        )
 
 
 def _check_range(name: str, values: npt.NDArray[Any], low: int, high: int) -> None:

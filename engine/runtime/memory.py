@@ -79,10 +79,13 @@ def _in_a_row(names: list[str], sizes: Mapping[str, int]) -> tuple[dict[str, int
 
 def _check_given(values: Mapping[str, Value], given: Mapping[str, torch.Tensor]) -> None:
     """Weights, constants and caches once, when bound: compiled code checks nothing itself."""
+    for value in values.values():
+        if value.role in ("weight", "constant") and value.name not in given:
+            raise IntegrityError(f"{value.role} {value.target} is missing")
     for name, tensor in given.items():
-        value = values.get(name)
-        if value is None:
+        if name not in values:
             continue
+        value = values[name]
         static = [None if isinstance(size, (str, list)) else size for size in value.shape]
         fits = len(static) == tensor.dim() and all(
             want is None or want == have for want, have in zip(static, tensor.shape, strict=True)
