@@ -27,7 +27,7 @@ PROMPTS = dict(enumerate(draw_prompts((1, 17, 200, 23, 24, 25), 160)))
 """One token, an odd few, many; the sliding window (24) with its neighbours; blocks are of 16."""
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
-LIMITS = {"max_model_len": 256, "max_num_seqs": 64, "max_num_batched_tokens": 64}
+LIMITS = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 64}
 """A step that is smaller than the longest prompt, so that its prefill is cut."""
 
 Schedule = Sequence[Mapping[int, int]]

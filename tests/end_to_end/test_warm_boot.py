@@ -172,7 +172,7 @@ def test_nothing_moves_in_a_thousand_steps(runner: ModelRunner) -> None:
         if forcer.lengths.get(0, 512) >= 500:
             forcer = Forcer(runner, every_row=False)
             forcer.step({0: [5, 6, 7], 1: [9]})
-        batch = forcer._batch({0: [step % 2048], 1: [7]}, [1, 1])
+        batch = forcer.batch({0: [step % 2048], 1: [7]})
         logits.add(runner.step(batch).data_ptr())
         memory.append(_resident())
     assert addresses(runner) == before

@@ -6,7 +6,7 @@ import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class Forcer:
     Args:
         runner: a booted artifact.
         every_row: ask for the logits of each token, not of each sequence's last. A step has one
-            row of logits a sequence, so sequences without rows are added for the others.
+            row of logits a sequence, so it is repeated, each time for other rows.
     """
 
     runner: StepRunner
@@ -113,30 +113,34 @@ class Forcer:
     def step(self, work: Mapping[int, Sequence[int]]) -> dict[int, Tensor]:
         """One step: each sequence's next tokens -> its logits, [tokens or 1, vocab]."""
         counts = [len(tokens) for tokens in work.values()]
-        logits = self.runner.step(self._batch(work, counts)).float().clone()
-        rows = counts if self.every_row else [1] * len(counts)
-        return dict(zip(work, logits.split(rows), strict=True))
+        batch, most = self.batch(work), max(counts)
+        passes = []
+        for row in range(most) if self.every_row else (most - 1,):
+            rows = [min(row, count - 1) for count in counts]
+            wanted = batch.query_start[:-1] + np.asarray(rows, dtype=np.int32)
+            passes.append(self.runner.step(replace(batch, logits_index=wanted)).float().clone())
+        logits = torch.stack(passes, dim=1)
+        keep = counts if self.every_row else [1] * len(counts)
+        return {s: logits[i, : keep[i]] for i, s in enumerate(work)}
 
-    def _batch(self, work: Mapping[int, Sequence[int]], counts: list[int]) -> StepBatch:
+    def batch(self, work: Mapping[int, Sequence[int]]) -> StepBatch:
+        """The step of each sequence's next tokens, for the logits of the last of each."""
+        counts = [len(tokens) for tokens in work.values()]
         starts = [0, *np.cumsum(counts).tolist()]
         positions = [p for s, tokens in work.items() for p in self._grow(s, len(tokens))]
         owners = [s for s, tokens in work.items() for _ in tokens]
-        rows = starts[-1]
-        wanted = list(range(rows)) if self.every_row else [end - 1 for end in starts[1:]]
-        empty = len(wanted) - len(work)
         width = self.runner.limits.max_blocks_per_seq
-        tables = [self.tables[s] + [0] * (width - len(self.tables[s])) for s in work]
         fields = {
             "input_ids": [token for tokens in work.values() for token in tokens],
             "positions": positions,
             "slot_mapping": [self._slot(s, p) for s, p in zip(owners, positions, strict=True)],
-            "block_table": tables + [[0] * width] * empty,
-            "seq_lens": [self.lengths[s] for s in work] + [0] * empty,
-            "query_start": starts + [rows] * empty,
-            "logits_index": wanted,
+            "block_table": [self.tables[s] + [0] * (width - len(self.tables[s])) for s in work],
+            "seq_lens": [self.lengths[s] for s in work],
+            "query_start": starts,
+            "logits_index": [end - 1 for end in starts[1:]],
         }
         arrays = {name: np.asarray(values, dtype=np.int32) for name, values in fields.items()}
-        return StepBatch(**arrays, uniform=not empty and rows == len(work))
+        return StepBatch(**arrays, uniform=starts[-1] == len(work))
 
     def _grow(self, sequence: int, count: int) -> list[int]:
         start = self.lengths.get(sequence, 0)
