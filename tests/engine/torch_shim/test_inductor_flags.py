@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from torch._inductor import cpp_builder
 
-from vcc.engine.torch_shim.inductor import _fixed_flags
+from vcc.engine.torch_shim.inductor import NO_EXECUTABLE_STACK, _fixed_flags
 
 
 def compiler(folder: Path, answer: str) -> str:
@@ -30,7 +30,7 @@ def test_code_for_the_building_machine_becomes_code_for_the_target(tmp_path, mon
     cflags, ldflags = flags_with(compiler(tmp_path, "/usr/lib/libstdc++.so"), monkeypatch)
     assert cflags[:3] == ["O3", "march=x86-64-v3", "fno-tree-loop-vectorize"]
     assert cflags[3].startswith("ffile-prefix-map=")
-    assert ldflags == ["ldflag"]
+    assert ldflags == ["ldflag", NO_EXECUTABLE_STACK]
 
 
 def test_a_toolchain_with_a_static_cxx_library_only_links_the_shared_one(

@@ -1,0 +1,165 @@
+"""One probe for each function that touches private torch: a new torch breaks it by name.
+
+A probe asks for the fact that vcc builds on, on the smallest input that shows it. Probes of what
+tracing needs are in `test_probes_trace.py`, of graph nodes in `test_probes_nodes.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.generated import source_of
+from support.toys import rows, traced
+
+import vcc.engine.torch_shim as package
+from vcc.cache.errors import ConfigError, DeviceError
+from vcc.engine.partition.split import split
+from vcc.engine.torch_shim import aoti_runner, array_names, gpus, inductor, preload, process
+from vcc.engine.types import Piece
+
+
+def functions(path: Path) -> list[str]:
+    """Names of the functions of a file."""
+    return [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
+
+
+def test_every_function_has_its_probe() -> None:
+    shims = Path(str(package.__file__)).parent.glob("*.py")
+    public = [f"{p.stem}_{n}" for p in shims for n in functions(p) if not n.startswith("_")]
+    probes = {n for p in Path(__file__).parent.glob("test_probes*.py") for n in functions(p)}
+    assert len(public) > 20
+    assert [name for name in public if f"test_{name}" not in probes] == []
+
+
+def piece(function: Callable[..., Any]) -> Piece:
+    """The only piece of `function(module, x)`."""
+    (found,) = split(traced(function, {"x": rows()}, {"x": {0: "T"}}), (), ()).unique
+    return found
+
+
+def in_a_fork(body: Callable[[], object]) -> int:
+    """The exit status of a forked child that runs `body`; 0 when it is true."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = 0 if body() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+# --- aoti_runner
+
+
+def test_aoti_runner_open_piece(tmp_path: Path) -> None:
+    """The class is there, takes a path and a number, and `run` is what is called."""
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu
+    assert callable(runner.run)
+    with pytest.raises(RuntimeError, match=r"nothing\.so|open"):
+        aoti_runner.open_piece(tmp_path / "nothing.so")
+
+
+# --- array_names
+
+
+def test_array_names_stable_array_names() -> None:
+    from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+    before = CppWrapperCpu.codegen_int_array_var
+    with array_names.stable_array_names():
+        assert CppWrapperCpu.codegen_int_array_var is not before
+    assert CppWrapperCpu.codegen_int_array_var is before
+
+
+# --- gpus
+
+
+def test_gpus_hide_gpus() -> None:
+    def body() -> bool:
+        torch.cuda.is_available = lambda: True
+        gpus.hide_gpus()
+        return not torch.cuda.is_available() and torch.cuda.device_count() == 0
+
+    before = torch.cuda.is_available
+    assert in_a_fork(body) == 0
+    assert torch.cuda.is_available is before
+
+
+# --- inductor
+
+
+def test_inductor_merged_options() -> None:
+    """Every option of ours is one of Inductor's in this torch."""
+    from torch._inductor import config
+
+    options = inductor.merged_options("x86-64-v3", {"cpp.simdlen": 128})
+    assert [name for name in options if not inductor._known(config, name)] == []
+    assert options["cpp.simdlen"] == 128, "the user's win"
+    with pytest.raises(DeviceError, match="x86-64-v1"):
+        inductor.merged_options("x86-64-v1", {})
+
+
+def test_inductor_option_pairs() -> None:
+    pairs = inductor.option_pairs({"b": True, "a": "1"})
+    assert pairs == (("inductor.a", "'1'"), ("inductor.b", "True"))
+
+
+def test_inductor_compile_library() -> None:
+    """The way from graph to C++, stopped before the compiler; unknown options are named."""
+    source = source_of(piece(lambda m, x: x.softmax(-1)))
+    assert "AOTInductorModel::run_impl" in source
+    assert "#pragma omp" in source
+    with pytest.raises(ConfigError, match=r'no option "cpp\.simdlenn"'):
+        source_of(piece(lambda m, x: x * 2), {"cpp.simdlenn": 1})
+
+
+# --- preload
+
+
+def test_preload_preload_inductor() -> None:
+    """In a fresh process: what a compile imports is there, and no test program was compiled."""
+    code = (
+        "import sys, subprocess\n"
+        "def refuse(*a, **k): raise SystemExit('a process was started')\n"
+        "from vcc.engine.torch_shim.preload import MODULES, preload_inductor\n"
+        "import torch, torch._inductor.config\n"
+        "subprocess.check_call = subprocess.check_output = refuse\n"
+        "preload_inductor('x86-64-v3')\n"
+        "from torch._inductor import cpu_vec_isa\n"
+        "isa = cpu_vec_isa.pick_vec_isa()\n"
+        "assert type(isa).__name__ == 'VecAVX2', isa\n"
+        "print(len([name for name in MODULES if name in sys.modules]))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) >= len(preload.MODULES) - 2
+
+
+# --- process
+
+
+def test_process_leave_parent_alone(tmp_path: Path) -> None:
+    def body() -> bool:
+        process.leave_parent_alone(tmp_path / "log")
+        os.write(1, b"to the log\n")
+        print("and so is this", file=sys.stderr, flush=True)
+        return os.getpgrp() == os.getpid() and torch.get_num_threads() == 1
+
+    group = os.getpgrp()
+    assert in_a_fork(body) == 0
+    assert os.getpgrp() == group
+    assert (tmp_path / "log").read_text() == "to the log\nand so is this\n"
+
+
+def test_process_end() -> None:
+    assert in_a_fork(lambda: process.end(7)) == 7
