@@ -185,9 +185,9 @@ def _published(
     with build.stage("publish"):
         try:
             entry = build.store.publish(manifest, blobs)
-        except (StorageError, VccError) as error:
+            return Built(build.store.load(entry), entry, reused)
+        except VccError as error:
             return Built(Loaded.of(manifest, blobs), None, reused, str(error))
-    return Built(build.store.load(entry), entry, reused)
 
 
 def _compile(build: Build) -> Content:
