@@ -44,7 +44,7 @@ class ForwardRunner:
         """
         sizes = self._sizes(inputs)
         for value in self.program.of_role("input"):
-            self.memory.view(value.name, sizes).copy_(inputs[value.name])
+            self.memory.view(value.name, sizes).copy_(inputs[value.name].detach())
         for call in self.binder.calls(tuple(sizes.values())):
             call()
         outputs = self.program.outputs
@@ -81,7 +81,9 @@ def _check_names(wanted: set[str], given: set[str]) -> None:
         )
 
 
-def _check_kind(value: Value, tensor: torch.Tensor) -> None:
+def _check_kind(value: Value, tensor: object) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise UsageError(f"input {value.name} is no tensor", f"it is a {type(tensor).__name__}")
     if tensor.dtype != DTYPES[value.dtype] or tensor.device.type != "cpu" or tensor.is_sparse:
         raise UsageError(
             f"input {value.name} is {tensor.dtype} on {tensor.device}",
