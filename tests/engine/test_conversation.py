@@ -22,7 +22,7 @@ from vcc.engine.session import Session
 def talk(tmp_path, monkeypatch):
     install(monkeypatch)
     request = BuildRequest(
-        source=open_source("demo", weights="none"),
+        source=open_source("demo"),
         model=parse_model({"source": "demo"}),
         compilation=parse_config(None),
         parallel=ParallelConfig(),
