@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -12,6 +12,7 @@ from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program, Value
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.turn import Turn
 
 Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
 
@@ -24,11 +25,13 @@ class ForwardRunner:
         program: the module's step.
         memory: where its values lie.
         binder: its calls.
+        turn: keeps calls apart: they share the memory.
     """
 
     program: Program
     memory: StepMemory
     binder: Binder
+    turn: Turn = field(default_factory=Turn)
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Run once.
@@ -40,8 +43,13 @@ class ForwardRunner:
             Outputs by name, valid until the next call.
 
         Raises:
-            UsageError: an input is missing, unknown, or has another dtype or shape than declared.
+            UsageError: an input is missing, unknown, or has another dtype or shape than declared;
+                or another call is under way.
         """
+        with self.turn.taken():
+            return self._run(inputs)
+
+    def _run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         sizes = self._sizes(inputs)
         for value in self.program.of_role("input"):
             self.memory.view(value.name, sizes).copy_(inputs[value.name].detach())

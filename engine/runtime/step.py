@@ -19,6 +19,7 @@ from vcc.engine.runtime.dispatch import Dispatcher
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate, GraphWrapper
 
 TOKENS, SEQS, BLOCKS = "tokens", "seqs", "blocks"
@@ -69,6 +70,7 @@ class ModelRunner:
         self.stat = parts.stat
         self.mode = parts.dispatcher.mode
         self._parts = parts
+        self._turn = Turn()
         self._inputs = StepInputs(parts.memory, parts.limits)
         self._kinds = tuple(size_kind(symbol) for symbol in parts.program.symbols)
         self._run = self._assemble()
@@ -90,8 +92,12 @@ class ModelRunner:
             Logits [B, vocab] of the batch's sequences, valid until the next step.
 
         Raises:
-            UsageError: an index in the batch is out of bounds.
+            UsageError: an index in the batch is out of bounds, or another step is under way.
         """
+        with self._turn.taken():
+            return self._step(batch)
+
+    def _step(self, batch: StepBatch) -> torch.Tensor:
         decision = self._parts.dispatcher.dispatch(batch.tokens, batch.uniform)
         tokens = decision.descriptor.tokens
         seqs = decision.descriptor.reqs or batch.seqs

@@ -67,6 +67,14 @@ def test_outputs_stay_at_one_address() -> None:
     assert run(inputs(9))["output_0"].data_ptr() == one.data_ptr()
 
 
+def test_a_call_inside_a_call_is_refused() -> None:
+    """G114: two calls would write one memory."""
+    run, given = runner(), inputs()
+    with run.turn.taken(), pytest.raises(UsageError, match="running already"):
+        run(given)
+    assert run(given)["output_0"].shape == (5, 4)
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "missing": (lambda g: g.pop("ids"), "missing: ids"),
     "unknown": (lambda g: g.update(y=rows()), "unknown: y"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -218,6 +220,61 @@ def test_a_refused_batch_runs_nothing_and_the_runner_goes_on(decoder: TinyDecode
     bad.input_ids[0] = 1
     assert runner.step(bad).isfinite().all()
     assert runner.stat.summary().steps == 1
+
+
+def test_steps_from_two_threads_are_kept_apart() -> None:
+    """G114: a step that begins while another runs is refused, and the running one is not hurt."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(arguments: Sequence[Tensor]) -> list[Tensor]:
+        entered.set()
+        leave.wait(30)
+        return []
+
+    pieces = {"head": slow, "layer": lambda a: [], "tail": lambda a: []}
+    ops = {"kv": lambda *_: None, "attention": lambda *_: None}
+    runner = runner_of(layered(1), pieces, ops, GraphMode.FULL)
+    results: list[Tensor] = []
+    batch = Sequences(runner.limits).batch({0: 1})
+    first = threading.Thread(target=lambda: results.append(runner.step(batch)))
+    first.start()
+    assert entered.wait(30)
+    with pytest.raises(UsageError, match="running already"):
+        runner.step(batch)
+    leave.set()
+    first.join()
+    assert len(results) == 1
+    runner.step(batch)
+
+
+def test_an_error_in_a_step_ends_its_turn() -> None:
+    def broken(arguments: Sequence[Tensor]) -> None:
+        raise ZeroDivisionError
+
+    pieces = {"head": broken, "layer": broken, "tail": broken}
+    runner = runner_of(layered(1), pieces, {"kv": print, "attention": print}, GraphMode.NONE)
+    batch = Sequences(runner.limits).batch({0: 1})
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            runner.step(batch)
+
+
+@pytest.mark.parametrize("mode", [GraphMode.NONE, GraphMode.FULL_AND_PIECEWISE])
+def test_steps_leave_nothing_behind(mode: GraphMode) -> None:
+    """G120: as many objects after many steps as before them."""
+    pieces = {name: lambda arguments: [] for name in ("head", "layer", "tail")}
+    ops = {"kv": lambda *_: None, "attention": lambda *_: None}
+    runner = runner_of(layered(3), pieces, ops, mode)
+    patterns = [{0: 1}, {0: 1, 1: 1}, {0: 3}, dict.fromkeys(range(9), 1)]
+
+    def steps(count: int) -> int:
+        for index in range(count):
+            runner.step(Sequences(runner.limits).batch(patterns[index % len(patterns)]))
+        gc.collect()
+        return len(gc.get_objects())
+
+    before = steps(40)
+    assert steps(400) - before < 40
 
 
 def test_sizes_of_the_step_interface_are_known_and_others_refused() -> None:
