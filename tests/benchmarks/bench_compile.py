@@ -101,6 +101,7 @@ def main() -> int:
         "what": "cold compile of a random Llama, hidden 512, fp32: seconds, peak MB of the tree",
         "repeat": options.repeat,
         "rows": rows,
+        "ratios": ratios,
         "limits": limits,
     }
     print(f"written: {write('compile', content)}")
