@@ -103,7 +103,7 @@ SOURCES: dict[str, str] = {}
 
 
 @settings(
-    max_examples=14,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,

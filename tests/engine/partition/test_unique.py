@@ -25,7 +25,7 @@ def test_a_uniform_decoder_has_three_pieces(arch: str) -> None:
     assert len(pieces.program.calls) == 4 * 2 + 5
 
 
-@pytest.mark.parametrize(("arch", "layers"), [("llama", 16), ("llama", 32), ("gemma2", 16)])
+@pytest.mark.parametrize(("arch", "layers"), [("llama", 32), ("gemma2", 16)])
 def test_depth_adds_calls_and_no_pieces(arch: str, layers: int) -> None:
     deep = decoder_pieces(arch, layers)
     assert counts(deep) == [1, 1, layers - 1]
