@@ -107,7 +107,8 @@ def _as_dict(built: Built, settled: Settled, counters: Counters) -> dict[str, ob
 def _as_text(built: Built, counters: Counters) -> str:
     manifest, entry = built.loaded.manifest, built.entry
     state = "already there" if built.reused else "stored"
-    made = f"{counters['unique_pieces']} unique pieces, {counters['compiles']} compiled"
+    unique = counters["unique_pieces"]
+    made = f"{unique} unique piece{'s' * (unique != 1)}, {counters['compiles']} compiled"
     size = f"{size_text(manifest.size)} in {len(manifest.blobs)} blobs"
     name = "" if entry is None else entry.artifact[:12]
     return f"{state}: {manifest.title}\nartifact {name}: {size}" + (
@@ -124,8 +125,9 @@ def _dry_run(settled: Settled, store: Store, *, as_json: bool) -> None:
     if as_json:
         out_json({"hit": hit, "why": found.why, "refused": refusal, "reasons": _reasons(settled)})
         return
-    rows = [(r["field"], f"{r['was']} → {r['now']}", r["why"]) for r in _reasons(settled)]
-    out(columns([("field", "value", "why"), *rows]))
+    # Values come last, because lists of sizes are long.
+    rows = [(r["field"], r["why"], f"{r['was']} → {r['now']}") for r in _reasons(settled)]
+    out(columns([("field", "why", "value"), *rows]))
     out("")
     if refusal:
         out(f"refused: {refusal}")

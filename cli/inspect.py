@@ -96,7 +96,7 @@ def inspect_key(
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
-    """Show what a model's request is made of, and whether the store answers it."""
+    """Show a model's request and what answers it."""
     from vcc.cache.store import Store
     from vcc.cli.request import ModelOptions, build_request
     from vcc.engine.request import look_up, request_pairs, settle

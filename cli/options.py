@@ -81,11 +81,18 @@ Config = Annotated[
 ]
 Level = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("-O", "--opt-level", metavar="0-3", help="fills what is not said; -O2 by default"),
+    typer.Option(
+        "-O",
+        "--opt-level",
+        metavar="0-3",
+        help="fills what other options leave open; -O2 by default",
+    ),
 ]
 Weights = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--weights", metavar="none|PATH", help="weights elsewhere, or none at all"),
+    typer.Option(
+        "--weights", metavar="none|PATH", help="where the weights are, or that there are none"
+    ),
 ]
 Revision = Annotated[
     Optional[str],  # noqa: UP045

@@ -49,7 +49,7 @@ def run_command(
         Optional[int],  # noqa: UP045
         typer.Option("--top-k", metavar="K", help="keep the K likeliest tokens; 0 keeps all"),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="of the sampling")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="seed of the sampling")] = 0,
     ignore_eos: Annotated[
         bool, typer.Option("--ignore-eos", help="go on after an end-of-sequence token")
     ] = False,
@@ -61,7 +61,7 @@ def run_command(
         typer.Option(
             "--golden",
             metavar="|".join(options.GOLDEN),
-            help="piece goldens to check at boot",
+            help="which pieces to check against their goldens at boot",
             autocompletion=options.complete(options.GOLDEN),
         ),
     ] = "one",
@@ -85,7 +85,10 @@ def run_command(
     jobs: options.Jobs = 0,
     json: options.Json = False,
 ) -> None:
-    """Boot a model from its artifact (or build it first) and answer prompts."""
+    """Boot a model and answer prompts.
+
+    Without an artifact it builds one first and says why, unless --require-warm forbids it.
+    """
     from vcc.engine.monitor import Ledger, process_start
 
     ledger = Ledger(process_start())

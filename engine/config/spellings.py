@@ -80,7 +80,7 @@ def choose(field: str, raw: object, spellings: Mapping[str, Choice]) -> Choice |
     text = str(raw).strip().lower()
     found = spellings.get(text, spellings.get(text.replace("-", "_")))
     if found is None:
-        hint = suggestion(text, [name for name in spellings if not name.lstrip("-").isdigit()])
+        hint = suggestion(text, [one for one in spellings if one[0] != "-" and not one.isdigit()])
         raise ConfigError(f'unknown {field} "{raw}"', "", hint)
     return found
 

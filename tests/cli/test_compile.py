@@ -7,7 +7,7 @@ def test_builds_and_stores(vcc, engine):
     done = vcc("compile", "demo", "--mode", "full")
     assert done.code == 0, done.err
     assert "stored: demo for tests" in done.out
-    assert "1 unique pieces, 1 compiled" in done.out
+    assert "1 unique piece, 1 compiled" in done.out
     assert "compile: piece 0 done (1 of 1)" in done.err
     assert vcc("run", "demo", "--prompt", "a", "--require-warm").code == 0
 

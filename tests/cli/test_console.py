@@ -12,7 +12,17 @@ import time
 
 import pytest
 
-from vcc.cli.console import LineEvents, columns, err, events, heartbeat, out, short, size_text
+from vcc.cli.console import (
+    LineEvents,
+    ask,
+    columns,
+    err,
+    events,
+    heartbeat,
+    out,
+    short,
+    size_text,
+)
 from vcc.engine.events import Events, NullEvents
 
 
@@ -127,3 +137,11 @@ def test_all_listeners_keep_the_protocol():
     silent.progress("a", "done")
     silent.note("a")
     silent.stage_finished("a", 1.0)
+
+
+def test_a_question_is_no_result(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
+    assert (ask("> "), ask("> ")) == ("yes", None)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "> > \n"

@@ -26,6 +26,7 @@ CHEAP = (["--help"], ["--version"], ["inspect", "cache"], ["run", "--help"])
         (["compile", "demo", "--bogus"], 2, "No such option"),
         (["compile", "/no/such/model"], 2, "no model at /no/such/model"),
         (["compile", "demo", "--mode", "ful"], 2, 'unknown cuda_graph_mode "ful"'),
+        (["compile", "demo", "-O", "4"], 2, 'unknown level "4"'),
         (["compile", "demo", "--compile", "stock"], 2, "STOCK_TORCH_COMPILE gives no artifact"),
         (["compile", "demo", "--dtype", "fp16"], 3, "dtype fp16 is not possible on cpu"),
         (["compile", "demo", "--shapes", "0,1"], 2, 'cannot read --shapes "0,1"'),
