@@ -46,7 +46,9 @@ class Command:
         """Start it in a fresh process."""
         self.temp.mkdir(parents=True, exist_ok=True)
         path = os.pathsep.join(p for p in sys.path if p)
-        env = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(self.temp), **environment}
+        own = {"PYTHONPATH": path, "TMPDIR": str(self.temp), **environment}
+        # A CXX of the machine would win over the compiler that a test puts on PATH.
+        env = {name: value for name, value in os.environ.items() if name != "CXX"} | own
         command = [sys.executable, "-m", "vcc.cli.main", "compile", "small:make", "--json"]
         shape = ["--shape", "x=1-64x48", "--dtype", "fp32", "--cache-dir", str(self.store)]
         return subprocess.Popen(
