@@ -26,14 +26,29 @@ _OVER = ("done", "reused", "failed")
 
 
 def out(text: str, *, end: str = "\n") -> None:
-    """Print to standard output at once; a character it cannot show becomes an escape."""
-    _write(sys.stdout, text + end)
-    sys.stdout.flush()
+    """Print to standard output at once; a character it cannot show becomes an escape.
+
+    Raises:
+        StorageError: what it leads to takes no bytes, such as a file on a full disk.
+        BrokenPipeError: who read it has left, or it is closed.
+    """
+    if sys.stdout is None:  # closed by who started us
+        raise BrokenPipeError
+    try:
+        _write(sys.stdout, text + end)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        from vcc.cache.errors import StorageError
+
+        raise StorageError("cannot write to standard output", str(error.strerror)) from error
 
 
 def err(text: str) -> None:
     """Print a line to standard error."""
-    _write(sys.stderr, text + "\n")
+    if sys.stderr is not None:
+        _write(sys.stderr, text + "\n")
 
 
 def out_json(value: Mapping[str, object]) -> None:
@@ -63,7 +78,7 @@ def note(reason: str) -> None:
 
 def show_error(error: VccError) -> None:
     """What, why and hint on standard error, the first word red on a terminal."""
-    if sys.stderr.isatty():
+    if _on_terminal():
         _console().print("error", style="bold red", end="")
         err(f": {error.what}")
     else:
@@ -100,7 +115,7 @@ def events(*, quiet: bool = False) -> LineEvents | BarEvents:
     """Who shows progress: bars on a terminal, lines elsewhere, notes alone when quiet."""
     if quiet:
         return LineEvents(quiet=True)
-    return BarEvents(_console()) if sys.stderr.isatty() else LineEvents()
+    return BarEvents(_console()) if _on_terminal() else LineEvents()
 
 
 class LineEvents:
@@ -216,6 +231,10 @@ def heartbeat(stage: str, done: int, total: int, seconds: float) -> str:
     left = seconds / done * (total - done) if done and total > done else 0.0
     estimate = f", about {left:.0f} s left" if left else ""
     return f"{stage}: running for {seconds:.0f} s{counted}{estimate}"
+
+
+def _on_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _console() -> Console:

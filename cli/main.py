@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from vcc.cache.errors import Exit, UsageError, VccError
+from vcc.cache.errors import Exit, StorageError, UsageError, VccError
 from vcc.cli import inspect
 from vcc.cli.compile import compile_command
 from vcc.cli.console import out, out_json, show_error
@@ -85,11 +85,11 @@ def run(words: Sequence[str]) -> int:
     previous = _catch_signals()
     try:
         code = _run(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        # Who reads our output has left (`vcc ... | head`). What is still buffered goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # who reads our output has left (`vcc ... | head`)
+        _abandon_output()
         return Exit.NEGATIVE
     finally:
         for number, handler in previous.items():
@@ -138,10 +138,19 @@ def _usage(caught: Exception) -> UsageError:
 
 
 def _report(error: VccError, *, as_json: bool) -> None:
-    if as_json:
-        out_json({"error": error.as_dict()})
-    else:
-        show_error(error)
+    try:
+        if as_json:
+            out_json({"error": error.as_dict()})
+            return
+    except StorageError:  # standard output cannot be written: that is the error, or comes with it
+        _abandon_output()
+    show_error(error)
+
+
+def _abandon_output() -> None:
+    """What is still buffered goes nowhere."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Terminate(BaseException):

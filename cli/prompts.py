@@ -27,8 +27,8 @@ def read_prompts(texts: Sequence[str], file: Path | None) -> tuple[Prompt, ...]:
     prompts = [Prompt(text=text) for text in texts]
     if file is not None:
         prompts += _parse(_text(file), str(file))
-    elif not texts and not sys.stdin.isatty():
-        piped = sys.stdin.read()
+    elif not texts and sys.stdin is not None and not sys.stdin.isatty():
+        piped = _text(Path("-"))
         prompts += [Prompt(text=piped.rstrip("\n"))] if piped.strip() else []
     if not prompts:
         raise UsageError(
@@ -36,13 +36,23 @@ def read_prompts(texts: Sequence[str], file: Path | None) -> tuple[Prompt, ...]:
             "neither --prompt nor --prompts gave one" if file is None else f"{file} is empty",
             'add --prompt "Once upon a time", or pipe the text in',
         )
+    for index, prompt in enumerate(prompts):
+        _check_text(prompt.text or "", index)
     return tuple(prompts)
+
+
+def _check_text(text: str, index: int) -> None:
+    """Bytes that are no UTF-8 arrive as lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"prompt {index} is not valid Unicode", str(error), "use UTF-8") from error
 
 
 def _text(file: Path) -> str:
     try:
         if str(file) == "-":
-            return sys.stdin.read()
+            return "" if sys.stdin is None else sys.stdin.read()
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read prompts from {file}", str(error), _FORMS) from error

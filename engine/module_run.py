@@ -29,7 +29,7 @@ class Output:
         """What is said of a tensor."""
         import torch
 
-        data = value.detach().contiguous().view(torch.uint8).numpy().tobytes()
+        data = value.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
         return cls(name, dtype, tuple(value.shape), sha256(data).hexdigest())
 

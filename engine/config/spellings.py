@@ -111,6 +111,10 @@ def _present(value: Choice | None, field: str) -> Choice:
     return value
 
 
+LONGEST_NUMBER = 18
+"""Digits of a size: below 2**63."""
+
+
 def parse_sizes(text: str, field: str = "sizes") -> tuple[int, ...]:
     """Read `1,2,4,8` (spaces allowed) in the order given.
 
@@ -119,7 +123,8 @@ def parse_sizes(text: str, field: str = "sizes") -> tuple[int, ...]:
     """
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
-        if not (part.isascii() and part.isdigit()) or int(part) == 0:
+        plain = part.isascii() and part.isdigit() and len(part) <= LONGEST_NUMBER
+        if not plain or int(part) == 0:
             raise ConfigError(
                 f'cannot read {field} "{text}"',
                 f'"{part}" is not a whole number of at least 1',

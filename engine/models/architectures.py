@@ -171,8 +171,8 @@ def spec_of(config: Config) -> DecoderSpec:
 def _architecture_name(config: Config) -> str:
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
-    if name in ARCHITECTURES:
-        return str(name)
+    if isinstance(name, str) and name in ARCHITECTURES:
+        return name
     supported = f"supported: {', '.join(ARCHITECTURES)}; planned: {', '.join(LATER)}"
     if not isinstance(name, str):
         raise ModelError("config.json names no architecture", "`architectures` is empty", supported)

@@ -75,6 +75,8 @@ def _differences(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> Iterat
             yield f"{name} is missing"
         elif tensors[name].shape != shape:
             yield f"{name} is {list(tensors[name].shape)}, the config says {list(shape)}"
+        elif "float" not in tensors[name].dtype:
+            yield f"{name} is {tensors[name].dtype}, weights are floating-point"
     for name in tensors:
         if name not in expected and not _ignored(spec, name, tensors):
             yield f"{name} is not part of the model"

@@ -48,7 +48,7 @@ def _searching(root: Path) -> Iterator[None]:
 def _imported(ref: FactoryRef) -> Any:
     try:
         return importlib.import_module(ref.module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             f"cannot import {ref.module}", f"{type(error).__name__}: {error}"
         ) from error
@@ -71,5 +71,5 @@ def _called(ref: FactoryRef, made: Any) -> Any:
         return made
     try:
         return made()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"{ref} failed", f"{type(error).__name__}: {error}") from error

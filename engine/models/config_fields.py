@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,8 +43,8 @@ def scalar(config: Mapping[str, Any], name: str, default: float) -> float:
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ModelError(f"{name} of config.json is not a number", f"it is {value!r}")
-    if not math.isfinite(value) or value < 0:
-        raise ModelError(f"{name} of config.json is out of range", f"it is {value!r}")
+    if not 0 <= value <= sys.float_info.max:  # nor a NaN
+        raise ModelError(f"{name} of config.json is out of range", f"it is {value!r:.80}")
     return float(value)
 
 

@@ -166,6 +166,11 @@ def _yarn(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> Rop
     original = _required(given, "yarn", "original_max_position_embeddings", longest)
     factor = _required(given, "yarn", "factor", longest / original)
     slow, fast = _number(given, "beta_slow") or 1.0, _number(given, "beta_fast") or 32.0
+    if original < 1 or min(slow, fast) < 2**-63:
+        raise ModelError(
+            "the rope settings are out of range",
+            f"original_max_position_embeddings {original}, beta_slow {slow}, beta_fast {fast}",
+        )
     truncate = bool(given.get("truncate", True))
     attention = _number(given, "attention_factor") or _yarn_attention(given, factor)
     return RopeSpec("yarn", theta, dim, factor, int(original), slow, fast, truncate, attention)

@@ -8,6 +8,7 @@ package.module:make  a function that returns an nn.Module
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -32,6 +33,9 @@ from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
 
 DEMO = Path(__file__).with_name("demo")
+LONGEST_PART = 255
+"""Bytes of a file name on Linux; a longer one cannot even be asked for."""
+
 _FORMS = "give a directory, a Hugging Face id, module:factory, or demo"
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -119,6 +123,8 @@ def open_source(
     place = Path(name).expanduser()
     if not name:
         raise ModelError("no model was named", "the name is empty", _FORMS)
+    if any(len(os.fsencode(part)) > LONGEST_PART for part in place.parts):
+        raise ModelError(f"no model at {name[:40]}…", "the name is too long", _FORMS)
     if _FACTORY.fullmatch(name) and not place.exists():
         return _module(name, shapes, weights)
     if shapes:

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Message = Mapping[str, str]
 
+_FAILURES = (
+    *(TypeError, ValueError, ArithmeticError, LookupError, AttributeError),
+    *(RecursionError, MemoryError),
+)
+
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
 
@@ -39,10 +44,12 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> str:
     from jinja2 import TemplateError
 
     try:
-        return environment.from_string(template).render(
+        text = environment.from_string(template).render(
             messages=list(messages), add_generation_prompt=True, **_special_tokens(tokenizer)
         )
-    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
+        text.encode()  # no lone surrogates, which no tokenizer takes
+        return text
+    except (TemplateError, *_FAILURES) as error:
         raise ModelError("the chat template failed", str(error)) from error
 
 
@@ -61,11 +68,15 @@ def chat_template(tokenizer: Tokenizer) -> str:
     """
     path = tokenizer.directory / "chat_template.jinja"
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path.name} cannot be read", f"{path}: {error}") from error
     found = tokenizer.settings.get("chat_template")
     if isinstance(found, list):  # several named templates
-        named = {item.get("name"): item.get("template") for item in found if isinstance(item, dict)}
-        found = named.get("default")
+        entries = [item for item in found if isinstance(item, dict)]
+        named = [item.get("template") for item in entries if item.get("name") == "default"]
+        found = named[-1] if named else None
     if not isinstance(found, str):
         raise ModelError(
             "the model has no chat template",

@@ -10,6 +10,9 @@ from vcc.engine.runtime.sample import SamplingParams
 
 MAX_NEW_TOKENS = 64
 
+LARGEST = 1 << 62
+"""No number of a model's config is beyond it."""
+
 # Fields that change the answer and are not implemented: value that means "off".
 _IGNORED: dict[str, tuple[object, ...]] = {
     "repetition_penalty": (None, 1, 1.0),
@@ -94,6 +97,10 @@ def _number(generation: Mapping[str, object], name: str, default: float) -> floa
         return default
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise ModelError(f"generation_config.json: {name} is {found!r}", "a number is expected")
+    if not -LARGEST <= found <= LARGEST:  # nor a NaN
+        raise ModelError(
+            f"generation_config.json: {name} is {found!r:.80}", "that is no usable one"
+        )
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -51,12 +52,25 @@ def load_module_eager(boot: Boot) -> Forward:
         module = _module(boot)
 
     def forward(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        with torch.no_grad():
-            result = module(**inputs)
+        try:
+            with torch.no_grad():
+                result = module(**inputs)
+        except Exception as error:  # code of the user's
+            raise ModelError("the module failed", f"{type(error).__name__}: {error}") from error
         leaves = result if isinstance(result, (list, tuple)) else [result]
-        return {f"output_{index}": leaf for index, leaf in enumerate(leaves)}
+        return {f"output_{index}": _tensor(leaf, index) for index, leaf in enumerate(leaves)}
 
     return forward
+
+
+def _tensor(leaf: object, index: int) -> torch.Tensor:
+    if not isinstance(leaf, torch.Tensor):
+        raise ModelError(
+            f"output {index} of the module is no tensor",
+            f"it is a {type(leaf).__name__}",
+            "return a tensor, or a list or tuple of tensors",
+        )
+    return leaf
 
 
 def _dtype(boot: Boot) -> torch.dtype:
@@ -71,7 +85,11 @@ def _module(boot: Boot) -> torch.nn.Module:
         raise ModelError(f"{boot.source.name} names no factory")
     module = build_module(boot.source.factory).to(_dtype(boot))
     if boot.source.tensors:
-        module.load_state_dict(_from_file(boot, list(module.state_dict())))
+        own = module.state_dict()
+        found = _from_file(boot, list(own))
+        for name, tensor in own.items():
+            _check_weight(name, found[name], tensor.dtype, list(tensor.shape))
+        module.load_state_dict(found)
     return module
 
 
@@ -97,4 +115,16 @@ def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
         found = {k: v.contiguous() for k, v in _module(boot).state_dict().items()}
     if missing := [name for name in names if name not in found]:
         raise ModelError(f"the module has no parameter {missing[0]}", "its code has changed")
+    for value in values:
+        _check_weight(value.target, found[value.target], DTYPES[value.dtype], value.shape)
     return {value.name: found[value.target] for value in values}
+
+
+def _check_weight(name: str, found: torch.Tensor, dtype: torch.dtype, shape: Sequence[Any]) -> None:
+    """Refuse weights of another model before they could be taken for a damaged artifact."""
+    if (found.dtype, list(found.shape)) != (dtype, list(shape)):
+        raise ModelError(
+            "the weights are not those of the module",
+            f"{name} is {found.dtype} {list(found.shape)}, the module takes {dtype} {list(shape)}",
+            "give its own state_dict(), saved with safetensors",
+        )

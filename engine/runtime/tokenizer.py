@@ -105,6 +105,6 @@ def _settings(path: Path) -> dict[str, object]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path.name} cannot be read", f"{path}: {error}") from error
     return found if isinstance(found, dict) else {}

@@ -77,8 +77,10 @@ def constants_of_artifact(boot: Boot, program: Program) -> dict[str, torch.Tenso
 
 
 def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
-    data = bytearray(boot.loaded.read(f"constant/{name}"))
-    return torch.frombuffer(data, dtype=DTYPES[entry["dtype"]]).view(entry["shape"])
+    data, dtype = bytearray(boot.loaded.read(f"constant/{name}")), DTYPES[entry["dtype"]]
+    if not data:  # which frombuffer refuses
+        return torch.empty(entry["shape"], dtype=dtype)
+    return torch.frombuffer(data, dtype=dtype).view(entry["shape"])
 
 
 def load_operators(boot: Boot) -> None:

@@ -25,6 +25,8 @@ CHEAP = (["--help"], ["--version"], ["inspect", "cache"], ["run", "--help"])
         (["compile", "demo", "--jobs", "-1"], 2, "Invalid value for '--jobs'"),
         (["compile", "demo", "--bogus"], 2, "No such option"),
         (["compile", "/no/such/model"], 2, "no model at /no/such/model"),
+        (["compile", "m" * 300], 2, "no model at mmm"),
+        (["compile", "demo", "--shapes", "1" * 5000], 2, "cannot read --shapes"),
         (["compile", "demo", "--mode", "ful"], 2, 'unknown cuda_graph_mode "ful"'),
         (["compile", "demo", "-O", "4"], 2, 'unknown level "4"'),
         (["compile", "demo", "--compile", "stock"], 2, "STOCK_TORCH_COMPILE gives no artifact"),
@@ -136,6 +138,21 @@ def test_signals_unwind_and_give_their_code(spawn, number, code):
     assert process.wait(timeout=30) == code
     assert "cleaned" in rest
     assert "Traceback" not in rest
+
+
+@pytest.mark.parametrize("words", [["inspect", "cache"], ["inspect", "cache", "--json"]])
+def test_output_that_cannot_be_written_is_an_error_of_its_own(words):
+    """A full disk gives the code of storage, a closed output that of a reader that has left."""
+    command = [sys.executable, "-c", "from vcc.cli.main import main; main()", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: cannot write to standard output\n  why: No space left")
+    assert "Traceback" not in done.stderr
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True
+    )
+    assert (closed.returncode, closed.stderr) == (1, "")
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(spawn):

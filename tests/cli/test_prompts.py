@@ -39,6 +39,7 @@ def test_files(tmp_path, name, text, prompts):
         ("f.json", b'["a", [1, true]]', "prompt 1 of"),
         ("f.json", b'["a", [1.5]]', "prompt 1 of"),
         ("f.json", b"[" * 100_000, "not valid JSON"),
+        ("f.json", b'["a", "\\ud800"]', "prompt 1 is not valid Unicode"),
     ],
 )
 def test_bad_files_are_refused(tmp_path, name, data, what):
@@ -56,3 +57,14 @@ def test_standard_input(monkeypatch):
     assert read_prompts((), None) == (Prompt("a\nb"),)
     monkeypatch.setattr("sys.stdin", io.StringIO("ignored"))
     assert read_prompts(["x"], None) == (Prompt("x"),)
+
+
+def test_what_is_no_text_or_no_input_at_all(monkeypatch):
+    with pytest.raises(UsageError, match="prompt 0 is not valid Unicode"):
+        read_prompts(["\udcff"], None)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff"), encoding="utf-8"))
+    with pytest.raises(UsageError, match="cannot read prompts from -"):
+        read_prompts((), None)
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match="there is no prompt"):
+        read_prompts((), None)

@@ -129,6 +129,8 @@ def test_quantised_checkpoints_are_refused_by_name(method: str) -> None:
         ({"hidden_act": "relu"}, "hidden_act"),
         ({"architectures": []}, "architecture"),
         ({"architectures": None}, "architecture"),
+        ({"architectures": [{}]}, "architecture"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps"),
     ],
 )
 def test_unusable_fields_are_named(fields: dict[str, Any], named: str) -> None:

@@ -54,6 +54,15 @@ def test_disagreement_names_the_first_five_differences() -> None:
     assert shown[-1].startswith("and ")
 
 
+def test_weights_that_are_no_fractions_are_a_difference() -> None:
+    found = spec("llama")
+    given = tensors(found)
+    given["model.norm.weight"] = TensorInfo("int32", given["model.norm.weight"].shape)
+    with pytest.raises(ModelError, match="disagree") as caught:
+        check(found, given)
+    assert caught.value.why == "model.norm.weight is int32, weights are floating-point"
+
+
 def test_missing_and_surplus_tensors_are_differences() -> None:
     found = spec("llama")
     given = tensors(found)

@@ -27,6 +27,7 @@ FILES = {
         "def make(): return Net()\n"
         "def broken(): raise RuntimeError('no luck')\n"
         "def number(): return 3\n"
+        "def leaves(): raise SystemExit(0)\n"
         "ready = Net()\n"
         "CONSTANT = 1\n"
     ),
@@ -35,6 +36,7 @@ FILES = {
     "shop/deep/late.py": "BIAS = True\n",
     "shop/unused.py": "X = 1\n",
     "shop/bad_import.py": "import nothing_like_this\n",
+    "shop/bad_exit.py": "raise SystemExit(0)\n",
     "shop/bad_syntax.py": "def (\n",
 }
 
@@ -126,6 +128,8 @@ def test_a_function_a_class_or_a_module_is_built(name: str, shop: Path) -> None:
         ("shop.net:number", "no nn.Module"),
         ("shop.net:CONSTANT", "no nn.Module"),
         ("shop.bad_import:make", "nothing_like_this"),
+        ("shop.net:leaves", "SystemExit: 0"),
+        ("shop.bad_exit:make", "SystemExit: 0"),
     ],
 )
 def test_what_fails_while_building_is_said(text: str, named: str, shop: Path) -> None:

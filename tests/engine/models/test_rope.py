@@ -84,6 +84,8 @@ def test_other_kinds_are_refused_by_name(kind: str) -> None:
         {"rope_scaling": {"rope_type": "linear", "factor": -1.0}},
         {"rope_scaling": {**LLAMA3, "high_freq_factor": 1.0}},
         {"rope_scaling": {**LLAMA3, "low_freq_factor": None}},
+        {"rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 0.5}},
+        {"rope_scaling": {"type": "yarn", "factor": 2, "beta_fast": 1e-320}},
         {"rope_scaling": [1]},
         {"rope_theta": True},
         {"partial_rotary_factor": 0.5},

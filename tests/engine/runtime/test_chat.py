@@ -76,11 +76,23 @@ def test_no_template_is_an_error_with_a_way_out(tmp_path):
         "{% if %}",
         "{{ raise_exception('roles must alternate') }}",
         "{{ messages[0].nothing.more }}",
+        "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
+        "{{" + "(" * 3000 + "1" + ")" * 3000 + "}}",
+        "\ud800",
     ],
 )
 def test_a_template_that_breaks_out_or_fails_is_an_error(tmp_path, template):
     with pytest.raises(ModelError, match="chat template failed"):
         render_chat(_tokenizer(tmp_path, {"chat_template": template}), USER)
+
+
+def test_a_damaged_template_file_is_named(tmp_path):
+    tokenizer = _tokenizer(tmp_path, {"chat_template": [{"name": [], "template": "x"}]})
+    with pytest.raises(ModelError, match="no chat template"):
+        render_chat(tokenizer, USER)
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
+    with pytest.raises(ModelError, match=r"chat_template\.jinja cannot be read"):
+        render_chat(tokenizer, USER)
 
 
 def test_without_jinja_the_extra_is_named(tmp_path, monkeypatch):

@@ -59,10 +59,14 @@ def test_what_is_not_followed_is_said():
         {"max_new_tokens": "9"},
         {"eos_token_id": "</s>"},
         {"eos_token_id": [1, None]},
+        {"max_new_tokens": float("nan")},
+        {"max_new_tokens": float("inf")},
+        {"do_sample": True, "top_k": float("inf")},
+        {"do_sample": True, "temperature": 10**400},
     ],
 )
 def test_wrong_types_are_named(generation):
-    with pytest.raises(ModelError, match=r"number|token id"):
+    with pytest.raises(ModelError, match=r"number|token id|top_k|temperature|max_new_tokens"):
         resolve_generation(generation, Overrides())
 
 

@@ -108,6 +108,7 @@ def test_a_damaged_tokenizer_is_named(tmp_path, name, text):
 
 def test_damaged_settings_are_named(tmp_path):
     _byte_level().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ModelError, match="tokenizer_config"):
-        open_tokenizer(tmp_path / "tokenizer.json")
+    for text in ("{", "[" * 100_000):
+        (tmp_path / "tokenizer_config.json").write_text(text)
+        with pytest.raises(ModelError, match="tokenizer_config"):
+            open_tokenizer(tmp_path / "tokenizer.json")
