@@ -274,7 +274,7 @@ def _compiled(build: Build, pieces: Pieces) -> tuple[CompiledPiece, ...]:
     with build.stage("compile", len(pieces.unique)):
         preload_inductor(build.settled.request.target.arch)
         compiled = compile_pieces(
-            pieces.unique, _options(build), asked or default_jobs(), build.events
+            pieces.unique, _options(build), asked or default_jobs(pieces.unique), build.events
         )
         build.counters.add("compiles", len(compiled))
         return compiled

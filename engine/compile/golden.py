@@ -73,11 +73,16 @@ def _unsuited(piece: Piece) -> str:
         return f"it holds {opaque[0]}, whose index arguments cannot be drawn"
     if chance := sorted({str(n.target) for n in nodes if is_random(n)}):
         return f"it holds {chance[0]}, whose result is random"
-    sizes = [_bytes(spec, 4) for spec in piece.arguments]
-    need = sum(_bytes(spec, spec.dtype.itemsize) for spec in piece.arguments) + max(sizes)
+    need = golden_bytes(piece)
     if need > BUDGET:
         return f"its arguments would take {need >> 20} MiB, more than {BUDGET >> 20}"
     return ""
+
+
+def golden_bytes(piece: Piece) -> int:
+    """Bytes that the arguments of a piece's golden and the largest fp32 copy of one take."""
+    arguments = sum(_bytes(spec, spec.dtype.itemsize) for spec in piece.arguments)
+    return arguments + max((_bytes(spec, 4) for spec in piece.arguments), default=0)
 
 
 def _bytes(spec: TensorSpec, width: int) -> int:

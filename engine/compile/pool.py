@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.engine.compile.scratch import scratch, undisturbed
+from vcc.engine.compile.golden import golden_bytes
 from vcc.engine.compile.worker import Job, collect, work
 from vcc.engine.events import Events
 from vcc.engine.types import CompiledPiece, Piece
@@ -51,9 +52,19 @@ def compile_pieces(
         return tuple(done[piece.id] for piece in pieces)
 
 
-def default_jobs() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+LIGHT = 256 << 20
+"""Bytes of a golden below which one worker more than processors costs no memory to speak of."""
+
+
+def default_jobs(pieces: Sequence[Piece]) -> int:
+    """Workers for these pieces: one a processor.
+
+    Where that would leave a single light piece for a round of its own, with the other processors
+    idle, it starts with the rest: a decoder's three pieces on two processors take a quarter less.
+    """
+    processors = len(os.sched_getaffinity(0))
+    light = all(golden_bytes(piece) <= LIGHT for piece in pieces)
+    return processors + 1 if light and len(pieces) == processors + 1 else processors
 
 
 def _job(piece: Piece, options: Mapping[str, Any], root: Path, heavy: Any) -> Job:
