@@ -11,8 +11,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.compile.golden import golden_bytes
+from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.compile.worker import Job, collect, work
 from vcc.engine.events import Events
 from vcc.engine.types import CompiledPiece, Piece
