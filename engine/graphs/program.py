@@ -11,8 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from vcc.cache.errors import IntegrityError
-from vcc.engine.graphs.expr import MOST, Expr, check
+from vcc.engine.graphs.expr import Expr
 
 VERSION = 1
 
@@ -85,45 +84,3 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def encode(program: Program) -> bytes:
     """Canonical JSON: field order fixed by the types, no white space."""
     return msgspec.json.encode(program)
-
-
-def decode(data: bytes | memoryview) -> Program:
-    """Parse and check a program that came from disk.
-
-    Raises:
-        IntegrityError: not of the grammar, or a name that nothing defines.
-    """
-    try:
-        program = msgspec.json.decode(data, type=Program)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise IntegrityError("step program refused", str(error)[:200]) from None
-    if program.version != VERSION:
-        raise IntegrityError("step program refused", f"version {program.version}, not {VERSION}")
-    _check_names(program)
-    return program
-
-
-def _check_names(program: Program) -> None:
-    symbols = frozenset(symbol.name for symbol in program.symbols)
-    names = frozenset(value.name for value in program.values)
-    for expr in (size for value in program.values for size in value.shape):
-        check(expr, symbols)
-    used = {arg for call in program.calls for arg in call.args if isinstance(arg, str)}
-    used.update(name for call in program.calls for name in call.outs)
-    used.update(program.outputs, (symbol.source for symbol in program.symbols))
-    if unknown := sorted(used - names):
-        raise IntegrityError("step program refused", f"no value is called {unknown[0]!r:.80}")
-    if len(names) != len(program.values) or len(symbols) != len(program.symbols):
-        raise IntegrityError("step program refused", "two values or two sizes share one name")
-    for symbol in program.symbols:
-        _check_symbol(symbol, program.by_name()[symbol.source])
-
-
-def _check_symbol(symbol: Symbol, source: Value) -> None:
-    if not 0 <= symbol.low <= symbol.high <= MOST:
-        raise IntegrityError("step program refused", f"size {symbol.name!r:.80} has an empty range")
-    read = source.shape[symbol.dim : symbol.dim + 1] if symbol.dim >= 0 else []
-    if read != [symbol.name] or source.role != "input":
-        raise IntegrityError(
-            "step program refused", f"no input has size {symbol.name!r:.80} where it says"
-        )

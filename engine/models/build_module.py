@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     Raises:
         ModelError: the import or the call fails, the name is missing, or no nn.Module comes back.
     """
-    with _searching(root or Path.cwd()):
+    # What the user's code prints is no output of ours: standard output may hold our JSON.
+    with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
         made = _called(ref, _attribute(ref, _imported(ref)))
     if not isinstance(made, nn.Module):
         raise ModelError(f"{ref} gives no nn.Module", f"it gives a {type(made).__name__}")

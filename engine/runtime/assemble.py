@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 import torch
 
+from vcc.cache.errors import DeviceError
 from vcc.engine.graphs.base import Sizes
 from vcc.engine.graphs.cpu import CpuGraphs
 from vcc.engine.graphs.dtypes import DTYPES
@@ -47,9 +49,9 @@ def assemble(
         settings: limits and modes.
     """
     limits = limits_of(spec, settings, program)
-    memory = StepMemory(
-        program, {**given, **kv_caches(program, spec, limits)}, largest(program, limits)
-    )
+    with _enough_memory():
+        caches = kv_caches(program, spec, limits)
+        memory = StepMemory(program, {**given, **caches}, largest(program, limits))
     return ModelRunner(
         Parts(
             program=program,
@@ -61,6 +63,20 @@ def assemble(
             stat=GraphStat(),
         )
     )
+
+
+@contextmanager
+def _enough_memory() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+        raise DeviceError(
+            "the buffers of a step do not fit into memory",
+            str(error).strip().splitlines()[0][:200],
+            "build for less: --max-model-len, --max-num-seqs, --max-num-batched-tokens",
+        ) from error
 
 
 def limits_of(spec: DecoderSpec, settings: Settings, program: Program) -> StepLimits:

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import IntegrityError, ModelError
-from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
+from vcc.engine.graphs.program_check import decode
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.weights import load_weights
-from vcc.engine.ops.register import operator
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner
 from vcc.engine.runtime.golden import check_goldens
@@ -22,6 +21,7 @@ from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.torch_loader import (
     constants_of_artifact,
+    declared_operators,
     load_operators,
     open_pieces,
 )
@@ -30,13 +30,13 @@ from vcc.engine.runtime.torch_loader import (
 def load_module_pieces(boot: Boot) -> ForwardRunner:
     """A runner over the compiled pieces of a module."""
     with boot.ledger.phase("verify"):
-        program = programs.decode(boot.loaded.read("program"))
+        program = decode(boot.loaded.read("program"))
     with boot.ledger.phase("weights"):
         given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
         load_operators(boot)
         pieces = open_pieces(boot)
-        ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
+        ops = declared_operators(boot, program)
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
         check_goldens(boot, program, pieces)

@@ -32,12 +32,27 @@ class Tokenizer:
     directory: Path
 
     def encode(self, text: str, *, special_tokens: bool = True) -> tuple[int, ...]:
-        """Token ids of a prompt, with the model's own start tokens unless told otherwise."""
-        return tuple(self.model.encode(text, add_special_tokens=special_tokens).ids)
+        """Token ids of a prompt, with the model's own start tokens unless told otherwise.
+
+        Raises:
+            ModelError: the tokenizer's own settings make it fail.
+        """
+        try:
+            return tuple(self.model.encode(text, add_special_tokens=special_tokens).ids)
+        except BaseException as error:
+            # A broken template ends in a panic of the library, which is no Exception.
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                raise _cannot_encode(error) from error
+            raise
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
         return str(self.model.decode(list(token_ids), skip_special_tokens=True))
+
+
+def _cannot_encode(error: BaseException) -> ModelError:
+    why = f"{type(error).__name__}: {error}"[:300]
+    return ModelError("the tokenizer cannot encode a prompt", why, "check tokenizer.json")
 
 
 def open_tokenizer(path: Path | None) -> Tokenizer:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import IntegrityError
-from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
+from vcc.engine.graphs.program_check import decode
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.weights import load_weights
 from vcc.engine.ops.register import load_ops, operator
@@ -29,13 +29,13 @@ def load_pieces(boot: Boot) -> ModelRunner:
         ModelError: the weights do not fit.
     """
     with boot.ledger.phase("verify"):
-        program = programs.decode(boot.loaded.read("program"))
+        program = decode(boot.loaded.read("program"))
     with boot.ledger.phase("weights"):
         given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
         load_operators(boot)
         pieces = open_pieces(boot)
-        ops = {c.target: operator(c.target) for c in program.calls if c.kind == "op"}
+        ops = declared_operators(boot, program)
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
         check_goldens(boot, program, pieces)
@@ -56,6 +56,8 @@ def parameters(boot: Boot) -> dict[str, torch.Tensor]:
     texts = boot.loaded.manifest.info.get("bindings")
     if not isinstance(texts, dict):
         raise IntegrityError("the manifest has no bindings")
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise IntegrityError("the manifest's bindings are refused", "one of them is not text")
     bindings = {name: parse_binding(text) for name, text in texts.items()}
     dtype = boot.settings.model.dtype
     if dtype is None:
@@ -81,6 +83,24 @@ def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
     if not data:  # which frombuffer refuses
         return torch.empty(entry["shape"], dtype=dtype)
     return torch.frombuffer(data, dtype=dtype).view(entry["shape"])
+
+
+def declared_operators(boot: Boot, program: Program) -> dict[str, Any]:
+    """The program's splitting ops by name.
+
+    Raises:
+        IntegrityError: it calls an operator that the artifact's configuration does not declare.
+    """
+    declared = frozenset(boot.settings.compilation.splitting_ops or ())
+    names = dict.fromkeys(call.target for call in program.calls if call.kind == "op")
+    for name in names:
+        if not declared & {name, name.split(".")[0]}:
+            raise IntegrityError(
+                f"the step program calls {name[:60]}",
+                "the artifact does not declare it as a splitting op",
+                "rebuild it: vcc compile",
+            )
+    return {name: operator(name) for name in names}
 
 
 def load_operators(boot: Boot) -> None:

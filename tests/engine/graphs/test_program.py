@@ -15,7 +15,8 @@ from support.programs import chain, programs, value
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine.graphs.dtypes import DTYPES, NAMES
-from vcc.engine.graphs.program import Call, Program, decode, encode
+from vcc.engine.graphs.program import Call, Program, encode
+from vcc.engine.graphs.program_check import decode
 
 PLAIN = chain([8, 4, 2])
 
@@ -82,6 +83,13 @@ CHANGES: dict[str, Change] = {
     "size as float": lambda p: p["values"][1].update(shape=[1.0]),
     "division by zero": lambda p: p["values"][1].update(shape=[["//", "T", 0]]),
     "shape as number": lambda p: p["values"][1].update(shape=4),
+    "literal of two": lambda p: p["calls"][0]["args"].append([1, 2]),
+    "literal of none": lambda p: p["calls"][0]["args"].append([]),
+    "read before written": lambda p: p["calls"].reverse(),
+    "output never written": lambda p: p["calls"].pop(),
+    "too many dimensions": lambda p: p["values"][1].update(shape=[1] * 17),
+    "more elements than memory": lambda p: p["values"][1].update(shape=[2**26, 2**26]),
+    "write to a weight": lambda p: p["values"][2].update(role="weight"),
     "name as number": lambda p: p["values"][1].update(name=4),
 }
 

@@ -12,7 +12,8 @@ from support.toys import calls_of, code_of, names_in, rows, traced
 from torch import Tensor
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.program import decode, encode
+from vcc.engine.graphs.program import encode
+from vcc.engine.graphs.program_check import decode
 from vcc.engine.partition.split import split
 from vcc.engine.passes.apply import PASSES, apply
 from vcc.engine.types import Pieces, Traced

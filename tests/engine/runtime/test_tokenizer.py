@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import tokenizers
 from hypothesis import assume, given, settings
@@ -112,3 +114,17 @@ def test_damaged_settings_are_named(tmp_path):
         (tmp_path / "tokenizer_config.json").write_text(text)
         with pytest.raises(ModelError, match="tokenizer_config"):
             open_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_a_panic_of_the_library_is_a_fault_of_the_model() -> None:
+    class PanicException(BaseException):
+        pass
+
+    class Broken:
+        def encode(self, text: str, **_: object) -> object:
+            raise PanicException("unknown special token")
+
+    broken = Tokenizer(Broken(), {}, Path())  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="cannot encode") as caught:
+        broken.encode("x")
+    assert "unknown special token" in caught.value.why
