@@ -23,7 +23,7 @@ from torch import nn
 from torch.fx import GraphModule, symbolic_trace
 
 from vcc.cache.errors import CompileError, ConfigError, DeviceError
-from vcc.engine.compile import pool, worker
+from vcc.engine.compile import worker
 from vcc.engine.compile.golden import Skipped
 from vcc.engine.compile.pool import compile_pieces, default_jobs
 from vcc.engine.compile.scratch import scratch, undisturbed
@@ -114,16 +114,6 @@ def test_at_most_so_many_workers_at_a_time(compiler: Any, jobs: int) -> None:
 def test_nothing_to_compile(temp: Path) -> None:
     assert compile_pieces([], {}, 2, Heard()) == ()
     assert default_jobs(()) >= 1
-
-
-def test_one_worker_more_than_processors_for_a_light_piece_that_is_left_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    pieces = [piece(name) for name in "abcd"]
-    assert [default_jobs(pieces[:count]) for count in (1, 2, 3, 4)] == [2, 2, 3, 2]
-    monkeypatch.setattr(pool, "golden_bytes", lambda _: pool.LIGHT + 1)
-    assert default_jobs(pieces[:3]) == 2
 
 
 def test_a_worker_has_a_process_group_and_one_thread(compiler: Any) -> None:
@@ -253,7 +243,7 @@ import os, subprocess, sys
 from pathlib import Path
 from torch import nn
 from torch.fx import symbolic_trace
-from vcc.engine.compile import pool, worker
+from vcc.engine.compile import worker
 from vcc.engine.compile.pool import compile_pieces
 from vcc.engine.events import NullEvents
 from vcc.engine.types import Piece
