@@ -48,16 +48,26 @@ def write_config(place: Path, layers: int) -> Path:
     return directory
 
 
+def no_caches(fresh: str) -> dict[str, str]:
+    """Variables under which nothing of an earlier run is found.
+
+    Inductor keeps precompiled headers beside its cache, in the temporary folder: cold is without.
+    """
+    temporary = Path(fresh) / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {"TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor", "TMPDIR": str(temporary)}
+
+
 def ours(model: Path, fresh: str) -> Run:
     """A cold `vcc compile` in a store of its own."""
     command = [VCC, "compile", str(model), "--mode", "full", "--dtype", "fp32"]
-    own = {"VCC_CACHE_DIR": f"{fresh}/store", "TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor"}
+    own = {"VCC_CACHE_DIR": f"{fresh}/store", **no_caches(fresh)}
     return run([*command, "--weights", "none", "--json"], memory=True, **own)
 
 
 def theirs(model: Path, fresh: str) -> Run:
     """A cold torch.compile of the same decoder."""
-    own = {"TORCHINDUCTOR_CACHE_DIR": f"{fresh}/inductor"}
+    own = no_caches(fresh)
     return run([sys.executable, PEER, "--config", str(model)], memory=True, **own)
 
 
