@@ -8,7 +8,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, size_text
-from vcc.cli.request import ModelOptions, build_request
+from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
     from vcc.cache.store import Store
@@ -16,49 +16,19 @@ if TYPE_CHECKING:
     from vcc.engine.request import Built, Settled
 
 
+@takes_model()
 def compile_command(
-    model: options.Model,
-    mode: options.Mode = None,
-    compile: options.Compile = None,
-    dtype: options.DtypeName = None,
-    shapes: options.Shapes = None,
-    compilation_config: options.Config = None,
-    level: options.Level = None,
-    weights: options.Weights = None,
-    revision: options.Revision = None,
-    shape: options.InputShapes = None,
-    max_model_len: options.MaxModelLen = None,
-    max_num_seqs: options.MaxNumSeqs = None,
-    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    asked: ModelOptions,
     cache_dir: options.CacheDir = None,
-    jobs: options.Jobs = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what would be built and why, build nothing")
     ] = False,
-    keep: options.Keep = None,
     json: options.Json = False,
 ) -> None:
     """Build and store the artifact of a model."""
     from vcc.cache.store import Store
     from vcc.engine.request import settle
 
-    asked = ModelOptions(
-        model=model,
-        mode=mode,
-        compile=compile,
-        dtype=dtype,
-        shapes=shapes,
-        config=compilation_config,
-        level=level,
-        weights=weights,
-        revision=revision,
-        inputs=tuple(shape or ()),
-        max_model_len=max_model_len,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        jobs=jobs,
-        keep=keep,
-    )
     settled, store = settle(build_request(asked)), Store.open(cache_dir)
     command = _dry_run if dry_run else _build
     command(settled, store, as_json=json)

@@ -10,6 +10,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, out, out_json, size_text
+from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
     from vcc.cache.request import Entry
@@ -79,44 +80,17 @@ def inspect_artifact(
 
 
 @app.command("key")
+@takes_model("jobs", "keep")
 def inspect_key(
-    model: options.Model,
-    mode: options.Mode = None,
-    compile: options.Compile = None,
-    dtype: options.DtypeName = None,
-    shapes: options.Shapes = None,
-    compilation_config: options.Config = None,
-    level: options.Level = None,
-    weights: options.Weights = None,
-    revision: options.Revision = None,
-    shape: options.InputShapes = None,
-    max_model_len: options.MaxModelLen = None,
-    max_num_seqs: options.MaxNumSeqs = None,
-    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
+    asked: ModelOptions,
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
     """Show a model's request and what answers it."""
     from vcc.cache.store import Store
-    from vcc.cli.request import ModelOptions, build_request
     from vcc.engine.request import look_up, request_pairs, settle
     from vcc.engine.session import Session, find
 
-    asked = ModelOptions(
-        model=model,
-        mode=mode,
-        compile=compile,
-        dtype=dtype,
-        shapes=shapes,
-        config=compilation_config,
-        level=level,
-        weights=weights,
-        revision=revision,
-        inputs=tuple(shape or ()),
-        max_model_len=max_model_len,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-    )
     settled = settle(build_request(asked))
     base, stated = look_up(settled)
     pairs, open_fields = request_pairs(settled)

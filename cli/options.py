@@ -44,6 +44,10 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Target = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--target", metavar="cpu|sm_90|...", help="what code is made for; cpu by default"),
+]
 Mode = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from vcc.cli import options
 
 if TYPE_CHECKING:
     from vcc.engine.config.types import CompilationConfig
@@ -13,23 +17,66 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """The values of the options that say which model and how; None was not given."""
+    """The values of the options that say which model and how; None was not given.
 
-    model: str
-    mode: str | None = None
-    compile: str | None = None
-    dtype: str | None = None
-    shapes: str | None = None
-    config: str | None = None
-    level: str | None = None
-    weights: str | None = None
-    revision: str | None = None
-    inputs: tuple[str, ...] = ()
-    max_model_len: int | None = None
-    max_num_seqs: int | None = None
-    max_num_batched_tokens: int | None = None
-    jobs: int = 0
-    keep: Path | None = None
+    The fields are the options themselves: `takes_model` gives them to a command.
+    """
+
+    model: options.Model
+    target: options.Target = None
+    mode: options.Mode = None
+    compile: options.Compile = None
+    dtype: options.DtypeName = None
+    shapes: options.Shapes = None
+    config: options.Config = None
+    level: options.Level = None
+    weights: options.Weights = None
+    revision: options.Revision = None
+    inputs: options.InputShapes = None
+    max_model_len: options.MaxModelLen = None
+    max_num_seqs: options.MaxNumSeqs = None
+    max_num_batched_tokens: options.MaxNumBatchedTokens = None
+    jobs: options.Jobs = 0
+    keep: options.Keep = None
+
+
+def takes_model(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command whose parameter `asked` becomes the options of `ModelOptions`.
+
+    Typer makes options of a signature; they stand where `asked` stood.
+
+    Args:
+        without: fields that the command has no option for.
+    """
+    hints = get_type_hints(ModelOptions, include_extras=True)
+    shared = [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.name == "model" else one.default,
+            annotation=hints[one.name],
+        )
+        for one in fields(ModelOptions)
+        if one.name not in without
+    ]
+
+    def fold(command: Callable[..., None]) -> Callable[..., None]:
+        own = signature(command, eval_str=True).parameters.values()
+        shown: list[Parameter] = []
+        for parameter in own:
+            alone = parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            shown += shared if parameter.name == "asked" else [alone]
+
+        @wraps(command)
+        def folded(**values: Any) -> None:
+            model = {one.name: values.pop(one.name) for one in shared}
+            command(asked=ModelOptions(**model), **values)
+
+        folded.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+        folded.__annotations__ = {one.name: one.annotation for one in shown}
+        return folded
+
+    return fold
 
 
 def build_request(options: ModelOptions) -> BuildRequest:
@@ -47,14 +94,17 @@ def build_request(options: ModelOptions) -> BuildRequest:
     compilation = compilation_config(options)
     model = parse_model(_said(options, _MODEL_FIELDS) | {"source": options.model})
     source = open_source(
-        options.model, revision=options.revision, weights=options.weights, shapes=options.inputs
+        options.model,
+        revision=options.revision,
+        weights=options.weights,
+        shapes=tuple(options.inputs or ()),
     )
     return BuildRequest(
         source=source,
         model=model,
         compilation=compilation,
         parallel=ParallelConfig(),
-        target=Target.parse("cpu"),
+        target=Target.parse(options.target or "cpu"),
         weights=options.weights,
         jobs=options.jobs,
         keep=options.keep,

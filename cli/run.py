@@ -10,14 +10,15 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import events
-from vcc.cli.request import ModelOptions, build_request
+from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
     from vcc.cli.ways import Report
 
 
+@takes_model("keep")
 def run_command(
-    model: options.Model,
+    asked: ModelOptions,
     prompt: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--prompt", "-p", metavar="TEXT", help="a prompt (repeatable)"),
@@ -69,20 +70,7 @@ def run_command(
         Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="FILE", help="write the JSON report to FILE"),
     ] = None,
-    mode: options.Mode = None,
-    compile: options.Compile = None,
-    dtype: options.DtypeName = None,
-    shapes: options.Shapes = None,
-    compilation_config: options.Config = None,
-    level: options.Level = None,
-    weights: options.Weights = None,
-    revision: options.Revision = None,
-    shape: options.InputShapes = None,
-    max_model_len: options.MaxModelLen = None,
-    max_num_seqs: options.MaxNumSeqs = None,
-    max_num_batched_tokens: options.MaxNumBatchedTokens = None,
     cache_dir: options.CacheDir = None,
-    jobs: options.Jobs = 0,
     json: options.Json = False,
 ) -> None:
     """Boot a model and answer prompts.
@@ -98,22 +86,6 @@ def run_command(
         from vcc.cache.store import Store
         from vcc.engine.request import settle
 
-        asked = ModelOptions(
-            model=model,
-            mode=mode,
-            compile=compile,
-            dtype=dtype,
-            shapes=shapes,
-            config=compilation_config,
-            level=level,
-            weights=weights,
-            revision=revision,
-            inputs=tuple(shape or ()),
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            jobs=jobs,
-        )
         settled, store = settle(build_request(asked)), Store.open(cache_dir)
     with ledger.phase("import"):
         from vcc.cli.ways import Said, go

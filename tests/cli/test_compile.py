@@ -34,6 +34,8 @@ def test_options_reach_the_request(vcc, engine, tmp_path):
         "none",
         "--max-num-seqs",
         "8",
+        "--target",
+        "cpu:x86-64-v2",
         "--compilation-config",
         '{"compile_sizes": [4]}',
     )
@@ -43,6 +45,7 @@ def test_options_reach_the_request(vcc, engine, tmp_path):
     assert request.compilation.compile_sizes == (4,)
     assert (request.jobs, request.keep, request.weights) == (3, tmp_path, "none")
     assert request.model.max_num_seqs == 8
+    assert str(request.target) == "cpu:x86-64-v2"
 
 
 def test_flags_go_before_the_json(vcc, engine):

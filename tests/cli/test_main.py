@@ -25,6 +25,7 @@ CHEAP = (["--help"], ["--version"], ["inspect", "cache"], ["run", "--help"])
         (["compile", "demo", "--jobs", "-1"], 2, "Invalid value for '--jobs'"),
         (["compile", "demo", "--bogus"], 2, "No such option"),
         (["compile", "/no/such/model"], 2, "no model at /no/such/model"),
+        (["compile", "demo", "--target", "sm90"], 2, 'cannot read target "sm90"'),
         (["compile", "m" * 300], 2, "no model at mmm"),
         (["compile", "demo", "--shapes", "1" * 5000], 2, "cannot read --shapes"),
         (["compile", "demo", "--mode", "ful"], 2, 'unknown cuda_graph_mode "ful"'),
