@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import vcc
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import (
+    CompileError,
+    DeviceError,
+    GraphError,
+    IntegrityError,
+    StorageError,
+    UsageError,
+    VccError,
+)
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 """What `vcc_abi_version()` must answer; changes whenever a C signature changes."""
 
 
@@ -65,6 +75,115 @@ def die_with_parent() -> None:
         raise DeviceError("cannot tie this process to its parent", "prctl refused")
 
 
+class Functions:
+    """Functions of the C ABI by name, made by `functions`."""
+
+    __slots__ = ("_made", "_table")
+
+    def __init__(self, table: Mapping[str, str]) -> None:
+        self._table = dict(table)
+        self._made: dict[str, Callable[..., Any]] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        made = self._made.get(name)
+        if made is None:
+            if name not in self._table:
+                raise AttributeError(name)
+            made = self._made[name] = _bound(name, self._table[name])
+        return made
+
+
+def functions(table: Mapping[str, str]) -> Functions:
+    """Declare functions of the C ABI; the library is loaded at the first call of one of them.
+
+    Args:
+        table: name to signature, "arguments -> results" by kind, such as
+            `"ptr u64 str -> u64"`. Kinds: `u32 i32 u64 i64 f64`, `ptr` (a handle or address),
+            `str` (UTF-8), `bytes` (passed without a copy, read only), `buffer` (an object with the
+            buffer protocol, or None; its address is passed and it is kept alive during the call).
+            Results are numbers, `ptr`, `str` (copied) and are out-parameters of the C function.
+
+    Returns:
+        A namespace of callables. A call takes the arguments in order, runs without the interpreter
+        lock, and returns None, the result, or a tuple of results.
+
+    Raises:
+        DeviceError: of a call, as `abi`, or the library lacks the function. The errors of a call
+            that failed are the `VccError` classes of its code, with what, why and hint.
+    """
+    return Functions(table)
+
+
+_NUMBERS: dict[str, Any] = {
+    "u32": ctypes.c_uint32,
+    "i32": ctypes.c_int32,
+    "u64": ctypes.c_uint64,
+    "i64": ctypes.c_int64,
+    "f64": ctypes.c_double,
+    "ptr": ctypes.c_uint64,
+}
+_TEXTS: dict[str, Any] = {"str": ctypes.c_char_p}
+_BYTES: dict[str, Any] = {"bytes": ctypes.c_char_p, "buffer": ctypes.c_void_p}
+_ERRORS: Mapping[int, type[VccError]] = {
+    int(kind.exit): kind
+    for kind in (UsageError, DeviceError, StorageError, IntegrityError, CompileError, GraphError)
+}
+
+
+def _bound(name: str, signature: str) -> Callable[..., Any]:
+    taken, _, given = (part.split() for part in signature.partition("->"))
+    function = getattr(abi(), name, None)
+    if function is None:
+        raise DeviceError(f"cannot call {name}", "libvcc_abi.so does not have it", "reinstall vcc")
+    kinds = [(_NUMBERS | _TEXTS)[kind] for kind in given]
+    arguments = [(_NUMBERS | _TEXTS | _BYTES)[kind] for kind in taken]
+    function.argtypes = (*arguments, *(ctypes.POINTER(kind) for kind in kinds))
+    function.restype = ctypes.c_int32
+    convert = [(index, _CONVERT[kind]) for index, kind in enumerate(taken) if kind in _CONVERT]
+
+    def call(*values: Any) -> Any:
+        passed = list(values)
+        for index, made in convert:
+            passed[index] = made(values[index])
+        results = [kind() for kind in kinds]
+        code = function(*passed, *map(ctypes.byref, results))
+        if code:
+            raise _error(name, code)
+        return _value(results)
+
+    return call
+
+
+def _value(results: list[Any]) -> Any:
+    found = [result.value for result in results]
+    plain = [value.decode() if isinstance(value, bytes) else value for value in found]
+    return tuple(plain) if len(plain) > 1 else plain[0] if plain else None
+
+
+def _error(name: str, code: int) -> VccError:
+    text = abi().vcc_error_text().decode(errors="replace")
+    what, why, hint = (*text.split("\x1f"), "", "", "")[:3]
+    return _ERRORS.get(code, VccError)(what or f"{name} failed", why, hint)
+
+
+def _address(value: Any) -> Any:
+    """Something ctypes passes as the address of a buffer's first byte, and that keeps it alive."""
+    if value is None:
+        return None
+    if memoryview(value).nbytes == 0:
+        return None
+    try:
+        return ctypes.byref(ctypes.c_char.from_buffer(value))
+    except TypeError:  # read only
+        import numpy
+
+        held = numpy.frombuffer(value, dtype=numpy.uint8)
+        return ctypes.c_void_p(held.ctypes.data)
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {"str": str.encode, "buffer": _address}
+
+
 def _open(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
@@ -79,9 +198,11 @@ def _checked(handle: ctypes.CDLL, path: Path) -> ctypes.CDLL:
         ("vcc_abi_version", ctypes.c_uint32),
         ("vcc_cpu_level", ctypes.c_int),
         ("vcc_die_with_parent", ctypes.c_int),
+        ("vcc_error_text", ctypes.c_char_p),
     ):
-        function = getattr(handle, name)
-        function.argtypes, function.restype = (), result
+        function = getattr(handle, name, None)
+        if function is not None:
+            function.argtypes, function.restype = (), result
     found = handle.vcc_abi_version()
     if found != ABI_VERSION:
         raise DeviceError(

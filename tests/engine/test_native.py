@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +12,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 
 import vcc
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import (
+    CompileError,
+    DeviceError,
+    GraphError,
+    IntegrityError,
+    StorageError,
+    UsageError,
+    VccError,
+)
 from vcc.engine import native
+
+CSRC = Path(__file__).parents[2] / "csrc"
 
 needs_abi = pytest.mark.skipif(native.library("vcc_abi") is None, reason="built without a compiler")
 
@@ -55,6 +68,113 @@ def test_another_abi_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(DeviceError, match="this vcc needs 999"):
         native.abi()
     native.abi.cache_clear()
+
+
+NUMBERS = r"""
+#include "abi/error.h"
+#include "abi/vcc.h"
+using namespace vcc;
+extern "C" {
+uint32_t vcc_abi_version(void) { return 0; }
+VCC_API int32_t numbers(uint32_t a, int32_t b, uint64_t c, int64_t d, double e, uint64_t* sum,
+                        double* scaled) {
+  return guarded([&] {
+    *sum = a + b + c + d;
+    *scaled = e * 2;
+  });
+}
+VCC_API int32_t joined(const char* text, const char* raw, const unsigned char* bytes, uint64_t size,
+                       const char** out) {
+  return guarded([&] {
+    std::string found = std::string(text) + raw + (bytes == nullptr ? "none" : "");
+    for (uint64_t i = 0; i < size; ++i) found += std::to_string(bytes[i]);
+    *out = keep_text(found);
+  });
+}
+VCC_API int32_t refuse(int32_t code) {
+  return guarded([&] {
+    if (code == 1) throw std::bad_alloc();
+    VCC_EXPECT(code != 70, "a rule");
+    throw Error(static_cast<Code>(code), "what\xc3\xa9", "why", "hint");
+  });
+}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[native.Functions]:
+    """Functions of a library made of abi/error.cpp and the source above."""
+    if shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("numbers")
+    (folder / "numbers.cpp").write_text(NUMBERS)
+    made = folder / "numbers.so"
+    sources = (str(folder / "numbers.cpp"), str(CSRC / "abi" / "error.cpp"))
+    flags = ("-std=c++20", "-shared", "-fPIC", f"-I{CSRC}")
+    subprocess.run(["g++", *flags, *sources, "-o", str(made)], check=True)
+    handle = ctypes.CDLL(str(made))
+    handle.vcc_error_text.restype = ctypes.c_char_p
+    table = {
+        "numbers": "u32 i32 u64 i64 f64 -> u64 f64",
+        "joined": "str bytes buffer u64 -> str",
+        "refuse": "i32",
+        "absent": "",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "abi", lambda: handle)
+        made_functions = native.functions(table)
+        with pytest.raises(DeviceError, match="absent"):
+            made_functions.absent()
+        for name in ("numbers", "joined", "refuse"):
+            getattr(made_functions, name)
+        yield made_functions
+
+
+def test_numbers_go_in_and_come_out(numbers: native.Functions) -> None:
+    assert numbers.numbers(4_000_000_000, -1, 2**40, -(2**40), 1.5) == (3_999_999_999, 3.0)
+
+
+def test_texts_and_buffers(numbers: native.Functions) -> None:
+    assert numbers.joined("é", b"x", None, 0) == "éxnone"
+    assert numbers.joined("", b"", bytearray(b"\x01\x02"), 2) == "12"
+    assert numbers.joined("", b"", b"\x03\x04", 2) == "34", "a read-only buffer"
+    assert numbers.joined("", b"", memoryview(b"\x05\x06")[1:], 1) == "6"
+    assert numbers.joined("", b"", numpy.array([258], dtype=numpy.uint16), 2) == "21"
+    assert numbers.joined("", b"", b"", 0) == "none"
+    with pytest.raises((BufferError, ValueError, TypeError)):
+        numbers.joined("", b"", numpy.arange(8, dtype=numpy.uint8)[::2], 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (2, UsageError),
+        (3, DeviceError),
+        (5, StorageError),
+        (7, IntegrityError),
+        (8, CompileError),
+        (9, GraphError),
+    ],
+)
+def test_each_code_is_its_error(numbers: native.Functions, code: int, kind: type) -> None:
+    with pytest.raises(kind) as caught:
+        numbers.refuse(code)
+    assert (caught.value.what, caught.value.why, caught.value.hint) == ("whaté", "why", "hint")
+    assert int(caught.value.exit) == code
+
+
+def test_broken_rules_and_foreign_exceptions_are_errors_too(numbers: native.Functions) -> None:
+    with pytest.raises(VccError, match=r"a rule: code != 70 at .*numbers\.cpp:\d+") as caught:
+        numbers.refuse(70)
+    assert caught.value.exit == 70
+    with pytest.raises(DeviceError, match="out of host memory"):
+        numbers.refuse(1)
+
+
+def test_a_name_that_was_not_declared(numbers: native.Functions) -> None:
+    with pytest.raises(AttributeError):
+        numbers.nothing()
 
 
 @needs_abi

@@ -22,6 +22,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.hf_home == Path("/home/user/.cache/huggingface")
     assert found.hf_hub_cache == found.hf_home / "hub"
     assert found.hf_hub_offline is False
+    assert found.libcuda == "libcuda.so.1"
     assert found.key == ()
 
 
@@ -51,6 +52,7 @@ def test_bad_values_name_the_variable(name: str, value: str, hint: str) -> None:
 def test_values_are_read() -> None:
     found = read_environment({"VCC_LOG_LEVEL": "DEBUG", "VCC_WORKERS": "3", "NO_COLOR": "1"})
     assert (found.log_level, found.workers, found.no_color) == ("debug", 3, True)
+    assert read_environment({"VCC_LIBCUDA": "/fake/libcuda.so.1"}).libcuda == "/fake/libcuda.so.1"
 
 
 def test_key_entries_hold_no_path() -> None:
