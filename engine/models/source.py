@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +29,7 @@ from vcc.engine.models.hf_directory import (
     read_directory,
     weights_place,
 )
-from vcc.engine.models.hub import HUB_ID, HubPlace, find_model, hub_place
+from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
 
@@ -37,6 +38,7 @@ LONGEST_PART = 255
 """Bytes of a file name on Linux; a longer one cannot even be asked for."""
 
 _FORMS = "give a directory, a Hugging Face id, module:factory, or demo"
+_DEMO_HINT = f'did you mean "demo"? {_FORMS}'
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -134,7 +136,7 @@ def open_source(
     if place.is_dir():
         return _decoder(name, place, weights)
     if HUB_ID.fullmatch(name) and not place.exists():
-        found = find_model(name, revision, hub or hub_place(), wants_weights=weights is None)
+        found = _on_hub(name, revision, hub or hub_place(), wants_weights=weights is None)
         return _decoder(name, found.directory, weights, found.commit)
     raise _missing(name, place)
 
@@ -180,6 +182,16 @@ def _demo() -> Path:
     if not DEMO.is_dir():
         raise ModelError("the demo model is not part of this installation", hint="reinstall vcc")
     return DEMO
+
+
+def _on_hub(name: str, revision: str | None, place: HubPlace, *, wants_weights: bool) -> Snapshot:
+    """A hub model; one that is not there and looks like a misspelt `demo` says so."""
+    try:
+        return find_model(name, revision, place, wants_weights=wants_weights)
+    except ModelError as error:
+        if get_close_matches(name.lower(), ["demo"], cutoff=0.7):
+            raise ModelError(error.what, error.why, _DEMO_HINT) from error
+        raise
 
 
 def _missing(name: str, place: Path) -> ModelError:

@@ -14,6 +14,7 @@ from support.checkpoints import ARCHITECTURES, make_checkpoint
 from vcc.cache.errors import ModelError
 from vcc.engine.models import source as source_module
 from vcc.engine.models.architectures import spec_of
+from vcc.engine.models.hub import HubPlace
 from vcc.engine.models.source import open_source
 
 
@@ -50,6 +51,17 @@ def test_opening_and_keying_a_model_imports_no_torch(llama: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(llama)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == open_source(str(llama)).model_key().digest.hex
+
+
+@pytest.mark.parametrize("name", ["dmeo", "Demo", "demos"])
+def test_a_misspelt_demo_is_hinted_at(name: str, tmp_path: Path) -> None:
+    offline = HubPlace(tmp_path, offline=True)
+    with pytest.raises(ModelError) as caught:
+        open_source(name, hub=offline)
+    assert 'did you mean "demo"?' in caught.value.hint
+    with pytest.raises(ModelError) as caught:
+        open_source("bert-base", hub=offline)
+    assert "demo" not in caught.value.hint
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
