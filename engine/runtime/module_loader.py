@@ -10,40 +10,24 @@ import torch
 from vcc.cache.errors import IntegrityError, ModelError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
-from vcc.engine.graphs.program_check import decode
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner
-from vcc.engine.runtime.golden import check_goldens
 from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.settings import Boot
-from vcc.engine.runtime.torch_loader import (
-    constants_of_artifact,
-    declared_operators,
-    load_operators,
-    open_pieces,
-)
+from vcc.engine.runtime.torch_loader import open_program
 
 
 def load_module_pieces(boot: Boot) -> ForwardRunner:
     """A runner over the compiled pieces of a module."""
-    with boot.ledger.phase("verify"):
-        program = decode(boot.loaded.read("program"))
-    with boot.ledger.phase("weights"):
-        given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
-    with boot.ledger.phase("pieces"):
-        load_operators(boot)
-        pieces = open_pieces(boot)
-        ops = declared_operators(boot, program)
-        boot.counters.add("restores", len(pieces))
-    with boot.ledger.phase("golden"):
-        check_goldens(boot, program, pieces)
+    found = open_program(boot, _weights)
+    program = found.program
     with boot.ledger.phase("pieces"):
         highest = {symbol.name: symbol.high for symbol in program.symbols}
-        memory = StepMemory(program, given, highest)
-        return ForwardRunner(program, memory, Binder(program, memory, pieces, ops))
+        memory = StepMemory(program, found.given, highest)
+        return ForwardRunner(program, memory, Binder(program, memory, found.pieces, found.ops))
 
 
 def load_module_eager(boot: Boot) -> Forward:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,8 +22,32 @@ from vcc.engine.runtime.step import ModelRunner
 from vcc.engine.torch_shim.aoti_runner import RunPiece, open_piece
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedProgram:
+    """A step program with everything it names: tensors by value, pieces by id, ops by name."""
+
+    program: Program
+    given: Mapping[str, torch.Tensor]
+    pieces: Mapping[str, RunPiece]
+    ops: Mapping[str, Any]
+
+
 def load_pieces(boot: Boot) -> ModelRunner:
-    """A runner over the artifact's pieces.
+    """A runner over the artifact's pieces; errors as `open_program`."""
+    found = open_program(boot, _weights)
+    with boot.ledger.phase("pieces"):
+        parts = (found.program, found.given, found.pieces, found.ops)
+        return assemble(*parts, boot.source.spec, boot.settings)
+
+
+def open_program(
+    boot: Boot, weights: Callable[[Boot, Program], Mapping[str, torch.Tensor]]
+) -> OpenedProgram:
+    """Read and open the compiled pieces of an artifact, and check their goldens.
+
+    Args:
+        boot: the artifact and the accounts.
+        weights: the weight tensors of a program by value name.
 
     Raises:
         Damaged, IntegrityError: a blob or the program is not what was published.
@@ -31,7 +56,7 @@ def load_pieces(boot: Boot) -> ModelRunner:
     with boot.ledger.phase("verify"):
         program = decode(boot.loaded.read("program"))
     with boot.ledger.phase("weights"):
-        given = {**_weights(boot, program), **constants_of_artifact(boot, program)}
+        given = {**weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
         load_operators(boot)
         pieces = open_pieces(boot)
@@ -39,8 +64,7 @@ def load_pieces(boot: Boot) -> ModelRunner:
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
         check_goldens(boot, program, pieces)
-    with boot.ledger.phase("pieces"):
-        return assemble(program, given, pieces, ops, boot.source.spec, boot.settings)
+    return OpenedProgram(program, given, pieces, ops)
 
 
 def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
