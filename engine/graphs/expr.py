@@ -1,7 +1,7 @@
 """Integer expressions of a step's sizes, stored as plain lists and evaluated without sympy.
 
 Grammar (JSON): ``expr = int | symbol | [op, expr, expr, ...]`` where ``symbol`` is a string and
-``op`` one of ``+ * // % min max``. A value's shape is a list of expressions.
+``op`` one of ``+ * // % min max ceildiv``. A value's shape is a list of expressions.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ OPERATORS: Mapping[str, Callable[[int, int], int]] = {
     "%": lambda a, b: a % b,
     "min": min,
     "max": max,
+    "ceildiv": lambda a, b: -(-a // b),
 }
 
 
@@ -70,4 +71,5 @@ def _is_operation(expr: Expr) -> bool:
 
 
 def _divides_by_zero(expr: Sequence[Any]) -> bool:
-    return expr[0] in ("//", "%") and any(type(part) is not int or part < 1 for part in expr[2:])
+    divides = expr[0] in ("//", "%", "ceildiv")
+    return divides and any(type(part) is not int or part < 1 for part in expr[2:])

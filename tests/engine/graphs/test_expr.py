@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -21,7 +23,7 @@ LEAVES = st.sampled_from(sorted(NAMES)) | COUNTS
 def combine(parts: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     safe = st.sampled_from(["+", "*", "min", "max"])
     many = st.tuples(safe, st.lists(parts, min_size=2, max_size=4))
-    divided = st.tuples(st.sampled_from(["//", "%"]), parts, st.integers(1, 64))
+    divided = st.tuples(st.sampled_from(["//", "%", "ceildiv"]), parts, st.integers(1, 64))
     return many.map(lambda p: [p[0], *p[1]]) | divided.map(list)
 
 
@@ -35,6 +37,8 @@ def by_python(expr: Expr, sizes: dict[str, int]) -> int:
     parts = [by_python(part, sizes) for part in expr[1:]]
     if expr[0] in ("min", "max"):
         return {"min": min, "max": max}[expr[0]](parts)
+    if expr[0] == "ceildiv":
+        return reduce(lambda a, b: math.ceil(Fraction(a, b)), parts)
     text = expr[0].join(f"({part})" for part in parts)
     return eval(text)
 
@@ -64,7 +68,14 @@ def test_inside_an_expression_numbers_may_be_negative() -> None:
 HOSTILE: list[Any] = [
     *(None, True, False, 1.5, float("nan"), -1, 2**53, 2**80, "", "s2", "S0", "+", [], {}),
     *([[]], ["+"], ["+", "s0"], ["-", "s0", 1], ["+", "s0", None], ["+", "s0", True], [1, 2, 3]),
-    *(["//", "s0", 0], ["%", "s0", 0], ["//", "s0", "s1"], ["//", 4, -2], ["%", 4, 2, 0]),
+    *(
+        ["//", "s0", 0],
+        ["%", "s0", 0],
+        ["//", "s0", "s1"],
+        ["//", 4, -2],
+        ["%", 4, 2, 0],
+        ["ceildiv", 4, "s0"],
+    ),
     *([["+", "s0", 1]], ["+", "s0", ["+", "s1"]], ["__import__", "s0", 1], [["+"], "s0", 1]),
     *({"+": [1, 2]}, ["+", "s0", {"a": 1}], ["+", "s0", "s0", 1.0], ("+", "s0", 1), [True, 1, 1]),
 ]
@@ -105,4 +116,4 @@ def test_anything_is_either_refused_or_has_a_value(expr: Any) -> None:
 
 
 def test_every_operator_is_in_the_table_of_the_format() -> None:
-    assert sorted(OPERATORS) == sorted(["+", "*", "//", "%", "min", "max"])
+    assert sorted(OPERATORS) == sorted(["+", "*", "//", "%", "min", "max", "ceildiv"])

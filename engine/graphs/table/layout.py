@@ -1,0 +1,135 @@
+"""Numbers of the node table's binary form, version 1; little endian.
+
+::
+
+    file    = header entry*16 section*16
+    header  = "vcctable" u32:version u32:flags u64:size u32:sections u32:0 u64:0
+    entry   = u32:kind u32:record_size u64:offset u64:count
+    section = record*count                 starts at a multiple of 8, zeros between sections
+
+Every record's fields stand below in order; ``docs/format.md`` says what they mean. The same sizes
+and offsets are asserted in ``csrc/table/format.h``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+MAGIC = b"vcctable"
+VERSION = 1
+ALIGNMENT = 8
+HEADER = Struct("<8sIIQIIQ")
+ENTRY = Struct("<IIQQ")
+
+
+class Section(IntEnum):
+    """The sections in the order of the file."""
+
+    STRINGS = 0
+    SYMBOLS = 1
+    EXPRS = 2
+    REGIONS = 3
+    LISTS = 4
+    TENSORS = 5
+    CUBINS = 6
+    KERNELS = 7
+    ATTRIBUTES = 8
+    NODES = 9
+    PARAMS = 10
+    GEMMS = 11
+    VARIANTS = 12
+    SEGMENTS = 13
+    EDGES = 14
+    BYTES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The record of a section, and the most records that it may have."""
+
+    record: Struct
+    most: int
+
+
+MOST_BYTES = 64 << 20
+"""Size of a whole file."""
+
+SHAPES: Mapping[Section, Shape] = {
+    Section.STRINGS: Shape(Struct("<B"), MOST_BYTES),
+    Section.SYMBOLS: Shape(Struct("<IIqq"), 16),
+    Section.EXPRS: Shape(Struct("<B3sIq"), 1_000_000),
+    Section.REGIONS: Shape(Struct("<IIII"), 256),
+    Section.LISTS: Shape(Struct("<I"), 1_000_000),
+    Section.TENSORS: Shape(Struct("<IIIIBBHIIII"), 100_000),
+    Section.CUBINS: Shape(Struct("<32sQ"), 100_000),
+    Section.KERNELS: Shape(Struct("<IIIIIIIIIIiI"), 100_000),
+    Section.ATTRIBUTES: Shape(Struct("<II64s"), 1_000_000),
+    Section.NODES: Shape(Struct("<BBHIIIIII"), 1_000_000),
+    Section.PARAMS: Shape(Struct("<BBHIIIII"), 3_000_000),
+    Section.GEMMS: Shape(Struct("<IIIBBH"), 100_000),
+    Section.VARIANTS: Shape(Struct("<IIBBHIIIIII"), 100_000),
+    Section.SEGMENTS: Shape(Struct("<B3sIIII"), 100_000),
+    Section.EDGES: Shape(Struct("<IIBBBB"), 6_000_000),
+    Section.BYTES: Shape(Struct("<B"), MOST_BYTES),
+}
+
+
+class Op(IntEnum):
+    """What an expression record does with its operands `a` and `b`."""
+
+    CONST = 0
+    SYMBOL = 1
+    ADD = 2
+    MUL = 3
+    FLOORDIV = 4
+    MOD = 5
+    MIN = 6
+    MAX = 7
+    CEILDIV = 8
+
+
+OPS: Mapping[str, Op] = {
+    "+": Op.ADD,
+    "*": Op.MUL,
+    "//": Op.FLOORDIV,
+    "%": Op.MOD,
+    "min": Op.MIN,
+    "max": Op.MAX,
+    "ceildiv": Op.CEILDIV,
+}
+"""Operators of `engine.graphs.expr` by their code."""
+
+DTYPES: Mapping[str, int] = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int64": 8,
+    "int32": 4,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Bytes of an element; a dtype's code is its position here."""
+
+DTYPE_NAMES = tuple(DTYPES)
+
+MOST_INT = 2**63 - 1
+MOST_SYMBOL = 2**53 - 1
+MOST_NAME = 512
+MOST_DIMS = 16
+MOST_ALIGNMENT = 2 << 20
+MOST_PARAMS = 1024
+MOST_PARAM_BYTES = 4096
+MOST_SHARED = 232_448
+MOST_THREADS = 1024
+MOST_TERMS = 1024
+"""Operands and operations of one expression, written out."""
+
+GRID_LIMITS = (2**31 - 1, 65_535, 65_535)
