@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.gpu.digest import FOLDERS, ROOT, digest, sources, stale
 
 
