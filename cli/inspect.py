@@ -10,6 +10,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, out, out_json, size_text
+from vcc.cli.inspect_batches import inspect_batches
 from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from vcc.cache.store import Store
 
 app = typer.Typer(
-    rich_markup_mode=None, no_args_is_help=True, help="Look at the store, an artifact or a key."
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Look at the store, an artifact, a key, or the steps of a run.",
 )
+app.command("batches")(inspect_batches)
 
 Name = Annotated[
     str,

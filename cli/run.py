@@ -14,6 +14,7 @@ from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
     from vcc.cli.ways import Report
+    from vcc.engine.runtime.batch_trace import BatchTrace
 
 
 @takes_model("keep")
@@ -70,6 +71,10 @@ def run_command(
         Optional[Path],  # noqa: UP045
         typer.Option("--report", metavar="FILE", help="write the JSON report to FILE"),
     ] = None,
+    trace_batches: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--trace-batches", metavar="FILE", help="write a JSON line a step to FILE"),
+    ] = None,
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
@@ -92,14 +97,24 @@ def run_command(
         from vcc.engine.runtime.defaults import Overrides
         from vcc.engine.session import Session
     shown = events(quiet=json)
-    session = Session(settled, store, golden, require_warm, shown, ledger)
+    batches = None if trace_batches is None else _open_trace(trace_batches)
+    session = Session(settled, store, golden, require_warm, shown, ledger, batches=batches)
     overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
     try:
         found = go(session, Said(tuple(prompt or ()), prompts, chat, overrides), as_json=json)
     finally:
         shown.close()
+        if batches is not None:
+            batches.close()
     if report is not None:
         _write_report(report, found)
+
+
+def _open_trace(file: Path) -> BatchTrace:
+    """Before anything is booted, so that a place that cannot be written costs nothing."""
+    from vcc.engine.runtime.batch_trace import BatchTrace
+
+    return BatchTrace(file)
 
 
 def _write_report(file: Path, found: Report) -> None:

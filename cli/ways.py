@@ -98,6 +98,8 @@ def _talk(session: Session, overrides: Overrides, *, as_json: bool) -> RunReport
 def _forward(session: Session, *, as_json: bool) -> ModuleReport:
     from vcc.engine.module_run import run_module
 
+    if session.batches is not None:
+        session.events.note("a module's forward has no batches: --trace-batches stays empty")
     found = run_module(session)
     if as_json:
         out_json(found.as_dict())

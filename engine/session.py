@@ -24,6 +24,7 @@ COMPILE_MODE = "config.mode"
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Booted, BootedModule
+    from vcc.engine.runtime.graph_stat import StepSink
 
 Boots = TypeVar("Boots")
 
@@ -38,6 +39,7 @@ class Session:
         golden: "off", "one" or "all": which piece goldens are checked at boot.
         require_warm: a miss is an error, nothing is compiled.
         events, ledger, counters: who is told, and the accounts.
+        batches: is told of every step of a decoder; None: nobody.
     """
 
     settled: Settled
@@ -47,6 +49,7 @@ class Session:
     events: Events = field(default_factory=NullEvents)
     ledger: Ledger = field(default_factory=Ledger)
     counters: Counters = field(default_factory=Counters)
+    batches: StepSink | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, NotedEvents):
@@ -121,7 +124,10 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
             events=session.events,
         )
 
-    return _open(session, booting)
+    ready = _open(session, booting)
+    if session.batches is not None:
+        ready.booted.runner.stat.tell(session.batches)
+    return ready
 
 
 def open_module_session(session: Session) -> Ready[BootedModule]:

@@ -35,8 +35,8 @@ TESTED_ELSEWHERE = {
     "vcc run Qwen/Qwen3-0.6B --chat": "tests/cli",
 }
 
-# All its commands are run, in the order of the page.
-HOW_TO = ROOT / "docs" / "how-to.md"
+# All their commands are run, in the order of the page.
+RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in ("how-to", "tune-graphs"))
 
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
@@ -46,7 +46,7 @@ WORDS = (
 
 
 def shown() -> list[tuple[Path, str]]:
-    pages = [path for path in documents() if path != HOW_TO]
+    pages = [path for path in documents() if path not in RECIPES]
     return [(path, line) for path in pages for line in commands(path.read_text())]
 
 
@@ -96,8 +96,9 @@ def test_the_commands_of_the_tour_run_in_order(place: Path) -> None:
         assert done.stdout.strip(), f"{command} printed nothing"
 
 
-def test_the_recipes_run_in_order_and_print_what_is_shown(place: Path) -> None:
-    for command, shown in sessions(HOW_TO.read_text()):
+@pytest.mark.parametrize("page", RECIPES, ids=lambda page: page.stem)
+def test_the_recipes_run_in_order_and_print_what_is_shown(page: Path, place: Path) -> None:
+    for command, shown in sessions(page.read_text()):
         done = run(command, place)
         said = f"{command}\n{done.stdout}\n{done.stderr}"
         fails = any(line.startswith("error:") for line in shown)

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Protocol
 
 from .dispatch import Dispatch
 
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One step: raw and padded tokens, plain mode, reason."""
+    """One step: raw and padded tokens, sequences without padding, plain mode, reason."""
 
     raw_tokens: int
     padded_tokens: int
+    seqs: int
     mode: str
     reason: str
+
+    @property
+    def uniform(self) -> bool:
+        """Whether every sequence had one token: pure decode."""
+        return self.raw_tokens == self.seqs
+
+
+class StepSink(Protocol):
+    """Who is told of every step."""
+
+    def write(self, record: StepRecord) -> None:
+        """Take the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +60,32 @@ class GraphStat:
     """Counts dispatches; memory grows with distinct decisions, not with steps.
 
     Args:
-        sink: text stream that gets one JSON line per step, for `--trace-batches`; None: no lines.
+        sink: is told of every step (`--trace-batches`); None: nobody.
     """
 
-    def __init__(self, sink: TextIO | None = None) -> None:
+    def __init__(self, sink: StepSink | None = None) -> None:
         self._sink = sink
         self._counts: Counter[StepRecord] = Counter()
 
-    def record(self, raw_tokens: int, dispatch: Dispatch) -> None:
-        """Count one step and write its line.
+    def tell(self, sink: StepSink) -> None:
+        """Tell `sink` of every step from now on."""
+        self._sink = sink
+
+    def record(self, raw_tokens: int, dispatch: Dispatch, seqs: int = 0) -> None:
+        """Count one step and tell the sink.
+
+        Args:
+            raw_tokens, seqs: tokens and sequences of the step, without padding.
+            dispatch: what was decided for it.
 
         Raises:
-            OSError: the sink cannot be written.
+            StorageError: the sink cannot be written.
         """
-        step = StepRecord(
-            raw_tokens, dispatch.descriptor.tokens, dispatch.mode.value, dispatch.reason
-        )
+        padded, mode = dispatch.descriptor.tokens, dispatch.mode.value
+        step = StepRecord(raw_tokens, padded, seqs, mode, dispatch.reason)
         self._counts[step] += 1
         if self._sink is not None:
-            self._sink.write(json.dumps(asdict(step), ensure_ascii=False) + "\n")
+            self._sink.write(step)
 
     def summary(self) -> GraphSummary:
         """Totals so far."""

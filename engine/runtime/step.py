@@ -104,7 +104,7 @@ class ModelRunner:
         self._inputs.write(batch, tokens, seqs)
         context = self._context(decision.mode, decision.descriptor, tokens, seqs)
         self._run(context)
-        self.stat.record(batch.tokens, decision)
+        self.stat.record(batch.tokens, decision, batch.seqs)
         sizes = dict(zip((s.name for s in self._parts.program.symbols), context.sizes, strict=True))
         return self._parts.memory.view(self._logits, sizes)[: batch.seqs]
 

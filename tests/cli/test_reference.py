@@ -64,6 +64,12 @@ def test_json_has_the_shape_of_the_page(vcc, engine, name, words):
     assert differences(SHAPES[name], done.json) == []
 
 
+def test_the_summary_of_a_trace_has_the_shape_of_the_page(vcc, engine, tmp_path):
+    file = tmp_path / "trace"
+    vcc("run", "demo", "--prompt", "a", "--max-new-tokens", "2", "--trace-batches", str(file))
+    assert differences(SHAPES["batches"], vcc("inspect", "batches", str(file), "--json").json) == []
+
+
 def test_an_error_has_the_shape_of_the_page(vcc, engine):
     done = vcc("run", "demo", "--require-warm", "--prompt", "a", "--json")
     assert done.code == Exit.NEGATIVE

@@ -6,7 +6,10 @@ import hashlib
 
 import numpy as np
 
+from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.descriptors import BatchDescriptor, Dispatch
+from vcc.engine.runtime.graph_stat import GraphStat
 
 
 def limits(**changes: int) -> StepLimits:
@@ -37,9 +40,12 @@ class FakeRunner:
         self.limits = step_limits
         self.kv = np.full(step_limits.num_blocks * step_limits.block_size, -1, dtype=np.int32)
         self.batches: list[tuple[int, int, bool]] = []
+        self.stat = GraphStat()
 
     def step(self, batch: StepBatch) -> np.ndarray:
         self.batches.append((batch.tokens, batch.seqs, batch.uniform))
+        plain = Dispatch(GraphMode.NONE, BatchDescriptor(batch.tokens), "no graphs here")
+        self.stat.record(batch.tokens, plain, batch.seqs)
         self.kv[batch.slot_mapping] = batch.input_ids
         rows = [self._row(batch, index) for index in range(batch.seqs)]
         return np.stack(rows)

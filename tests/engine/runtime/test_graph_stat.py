@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import io
-import json
+from types import SimpleNamespace
 
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.dispatch import Dispatcher
-from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.graph_stat import GraphStat, StepRecord
 
 
-def test_each_step_is_a_json_line_with_raw_padded_mode_and_reason() -> None:
-    sink = io.StringIO()
-    stat = GraphStat(sink)
+def test_the_sink_is_told_of_each_step_with_raw_padded_mode_and_reason() -> None:
+    told: list[StepRecord] = []
+    stat = GraphStat()
     made = Dispatcher.build(GraphMode.FULL_AND_PIECEWISE, (1, 2, 4), max_seqs=4)
+    stat.record(1, made.dispatch(1, True), 1)
+    stat.tell(SimpleNamespace(write=told.append))
     for tokens, uniform in ((3, True), (3, False), (9, False)):
-        stat.record(tokens, made.dispatch(tokens, uniform))
-    lines = [json.loads(line) for line in sink.getvalue().splitlines()]
-    assert [(one["raw_tokens"], one["padded_tokens"], one["mode"]) for one in lines] == [
-        (3, 4, "full"),
-        (3, 4, "piecewise"),
-        (9, 9, "none"),
+        stat.record(tokens, made.dispatch(tokens, uniform), 3)
+    assert [(one.raw_tokens, one.padded_tokens, one.seqs, one.mode) for one in told] == [
+        (3, 4, 3, "full"),
+        (3, 4, 3, "piecewise"),
+        (9, 9, 3, "none"),
     ]
-    assert all(one["reason"] for one in lines)
+    assert all(one.reason for one in told)
+    assert stat.summary().steps == 4
 
 
 def test_the_summary_counts_modes_reasons_and_padding() -> None:
