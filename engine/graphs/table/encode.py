@@ -1,4 +1,7 @@
-"""Write a node table: texts and expressions once each, everything else in the table's order."""
+"""Write a node table: texts and expressions once each, everything else in the table's order.
+
+What is written has passed the reader's checks.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from struct import error as StructError
 
-from vcc.cache.errors import CompileError
+from vcc.cache.errors import CompileError, IntegrityError
 from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.table.check import check
+from vcc.engine.graphs.table.frame import read_frame
 from vcc.engine.graphs.table.layout import (
     ALIGNMENT,
     DTYPE_NAMES,
@@ -33,19 +38,24 @@ from vcc.engine.graphs.table.types import (
 
 Record = tuple[object, ...]
 
+_UNFIT = (StructError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+
 
 def encode(table: NodeTable) -> bytes:
     """The binary form of `table`; the same table always gives the same bytes.
 
     Raises:
-        CompileError: something in it has no place in the format.
+        CompileError: something in it has no place in the format, or the reader would refuse it.
     """
     try:
-        return _joined(_Writer(table).sections)
-    except (StructError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CompileError(
-            "cannot write the node table", f"{type(error).__name__}: {error!s:.200}"
-        ) from error
+        data = _joined(_Writer(table).sections)
+        check(read_frame(data))
+    except IntegrityError as error:
+        raise CompileError("cannot write the node table", error.why) from error
+    except _UNFIT as error:
+        why = f"{type(error).__name__}: {error!s:.200}"
+        raise CompileError("cannot write the node table", why) from error
+    return data
 
 
 class _Writer:
@@ -59,7 +69,7 @@ class _Writer:
         self._symbols = {symbol.name: index for index, symbol in enumerate(table.symbols)}
         self._symbols_and_regions(table)
         self._all(Section.TENSORS, map(self._tensor, table.tensors))
-        self._all(Section.CUBINS, ((bytes.fromhex(hex), size) for hex, size in table.cubins))
+        self._all(Section.CUBINS, ((_digest(text), size) for text, size in table.cubins))
         self._all(Section.KERNELS, map(self._kernel, table.kernels))
         self._all(Section.NODES, map(self._node, table.nodes))
         self._gemms(table)
@@ -177,6 +187,13 @@ def _variant(variant: Variant) -> Record:
 def _signed(bits: int) -> int:
     """The bits of a double as the signed number that an expression record holds."""
     return bits - 2**64 if bits >= 2**63 else bits
+
+
+def _digest(text: str) -> bytes:
+    data = bytes.fromhex(text)
+    if len(data) != 32 or data.hex() != text:
+        raise ValueError(f"{text!r:.80} is no SHA-256")
+    return data
 
 
 def _whole(value: bytes) -> bytes:

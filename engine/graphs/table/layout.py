@@ -125,11 +125,23 @@ MOST_SYMBOL = 2**53 - 1
 MOST_NAME = 512
 MOST_DIMS = 16
 MOST_ALIGNMENT = 2 << 20
+MOST_CUBIN = 1 << 30
+MOST_ATTRIBUTES = 16
+MOST_ATTRIBUTE_ID = 255
 MOST_PARAMS = 1024
 MOST_PARAM_BYTES = 4096
 MOST_SHARED = 232_448
 MOST_THREADS = 1024
 MOST_TERMS = 1024
 """Operands and operations of one expression, written out."""
+
+REGION_INDICES: Mapping[int, int] = {5: 64, 6: 5}
+"""Indices that a kind of region may have (PEER, OPERAND); all others have 0 alone."""
+
+VARIANT_PARAM_BYTES = 72
+"""a, w, c, d, partials; rows, n, k as i32; two null pointers."""
+
+REDUCE_PARAM_BYTES = 48
+"""partials, c, d; rows, n as i32; two null pointers."""
 
 GRID_LIMITS = (2**31 - 1, 65_535, 65_535)
