@@ -1,0 +1,197 @@
+#include "recorder/lt.h"
+
+#include <malloc.h>
+
+#include <cstring>
+
+#include "abi/error.h"
+#include "recorder/graph.h"
+#include "recorder/library.h"
+
+namespace vcc::recorder {
+
+namespace {
+
+// cublasLt.h, cublas_api.h and library_types.h, as of CUDA 12 and 13.
+struct Algorithm {
+  uint64_t data[8];
+};
+
+struct Heuristic {  // cublasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(Heuristic) == 96);
+
+constexpr int kCompute32F = 68;
+constexpr int kReal32F = 0;
+constexpr int kTransposeA = 3;               // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int kMaxWorkspace = 1;             // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+constexpr int kAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_{A,B,C,D}_BYTES
+constexpr uint32_t kAlignment = 16;          // what a node table promises of a tensor
+constexpr uint64_t kWorkspaceLimit = 32u << 20;  // torch's own on Hopper
+
+constexpr struct {
+  uint32_t code;
+  int cuda;
+} kDtypes[] = {{1, 0}, {2, 2}, {3, 14}};
+
+int cuda_dtype(uint32_t code) {
+  for (const auto& pair : kDtypes) {
+    if (pair.code == code) return pair.cuda;
+  }
+  throw Error(Code::kUsage, "a product of this element type cannot be recorded",
+              "dtype code " + std::to_string(code), "float32, float16 and bfloat16 can");
+}
+
+// Leaves its bytes in dead stack memory, where structures that are filled in part will lie.
+__attribute__((noinline)) void fill_stack(uint8_t pattern) {
+  volatile uint8_t bytes[1 << 16];
+  for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = pattern;
+}
+
+}  // namespace
+
+struct LtCalls {
+  int (*create)(void**);
+  int (*describe)(void**, int, int);
+  int (*set)(void*, int, const void*, size_t);
+  int (*layout)(void**, int, uint64_t, uint64_t, int64_t);
+  int (*prefer)(void**);
+  int (*set_preference)(void*, int, const void*, size_t);
+  int (*choose)(void*, void*, void*, void*, void*, void*, void*, int, Heuristic*, int*);
+  int (*matmul)(void*, void*, const void*, const void*, void*, const void*, void*, const void*,
+                const void*, void*, void*, void*, const Algorithm*, void*, size_t, CUstream);
+  size_t (*version)();
+};
+
+struct Lt::Plan {
+  Product product;
+  void* description = nullptr;
+  void *w = nullptr, *a = nullptr, *d = nullptr;
+  Heuristic best = {};
+};
+
+namespace {
+
+void expect(int code, const char* call) {
+  if (code == 0) return;
+  throw Error(Code::kDevice, std::string(call) + " failed",
+              "cuBLASLt answered " + std::to_string(code));
+}
+
+std::string shape_of(const Product& product) {
+  return std::to_string(product.m) + "x" + std::to_string(product.n) + "x" +
+         std::to_string(product.k);
+}
+
+bool same(const Product& a, const Product& b) {
+  return a.m == b.m && a.n == b.n && a.k == b.k && a.dtype == b.dtype && a.has_c == b.has_c;
+}
+
+}  // namespace
+
+Lt::Lt(const std::vector<std::string>& candidates) : calls_(new LtCalls) {
+  const Library library(candidates, "cuBLASLt",
+                        "install nvidia-cublas or the CUDA toolkit; matrix products run by the "
+                        "Triton kernels of the artifact without it");
+  path_ = library.path();
+#define VCC_LT(field, name) calls_->field = library.function<decltype(calls_->field)>(name)
+  VCC_LT(create, "cublasLtCreate");
+  VCC_LT(describe, "cublasLtMatmulDescCreate");
+  VCC_LT(set, "cublasLtMatmulDescSetAttribute");
+  VCC_LT(layout, "cublasLtMatrixLayoutCreate");
+  VCC_LT(prefer, "cublasLtMatmulPreferenceCreate");
+  VCC_LT(set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  VCC_LT(choose, "cublasLtMatmulAlgoGetHeuristic");
+  VCC_LT(matmul, "cublasLtMatmul");
+  VCC_LT(version, "cublasLtGetVersion");
+#undef VCC_LT
+  version_ = calls_->version();
+  expect(calls_->create(&handle_), "cublasLtCreate");
+  expect(calls_->prefer(&preference_), "cublasLtMatmulPreferenceCreate");
+  expect(calls_->set_preference(preference_, kMaxWorkspace, &kWorkspaceLimit, 8),
+         "cublasLtMatmulPreferenceSetAttribute");
+  for (const int which : kAlignments) {
+    expect(calls_->set_preference(preference_, which, &kAlignment, 4),
+           "cublasLtMatmulPreferenceSetAttribute");
+  }
+}
+
+Lt::~Lt() = default;  // its objects live as long as the process: the library has no unload either
+
+Lt::Plan& Lt::plan(const Product& product) {
+  for (const auto& made : plans_) {
+    if (same(made->product, product)) return *made;
+  }
+  // Column-major D^T[n, m] = W[k, n]^T A[k, m], which is D = A W^T in row-major order.
+  auto made = std::make_unique<Plan>();
+  made->product = product;
+  const int dtype = cuda_dtype(product.dtype);
+  const uint64_t m = product.m, n = product.n, k = product.k;
+  constexpr int kTransposed = 1;
+  expect(calls_->describe(&made->description, kCompute32F, kReal32F), "cublasLtMatmulDescCreate");
+  expect(calls_->set(made->description, kTransposeA, &kTransposed, 4),
+         "cublasLtMatmulDescSetAttribute");
+  expect(calls_->layout(&made->w, dtype, k, n, static_cast<int64_t>(k)),
+         "cublasLtMatrixLayoutCreate");
+  expect(calls_->layout(&made->a, dtype, k, m, static_cast<int64_t>(k)),
+         "cublasLtMatrixLayoutCreate");
+  expect(calls_->layout(&made->d, dtype, n, m, static_cast<int64_t>(n)),
+         "cublasLtMatrixLayoutCreate");
+  int found = 0;
+  const int code = calls_->choose(handle_, made->description, made->w, made->a, made->d, made->d,
+                                  preference_, 1, &made->best, &found);
+  if (code != 0 || found == 0) {
+    throw Error(Code::kGraph, "cuBLASLt has no algorithm for " + shape_of(product),
+                "it answered " + std::to_string(code));
+  }
+  plans_.push_back(std::move(made));
+  return *plans_.back();
+}
+
+uint64_t Lt::workspace_bytes(const Product& product) { return plan(product).best.workspace; }
+
+void Lt::enqueue(const Product& product, const Operands& operands) {
+  const Plan& chosen = plan(product);
+  const float alpha = 1.0f, beta = product.has_c ? 1.0f : 0.0f;
+  const uint64_t c = product.has_c ? operands.c : operands.d;
+  const auto pointer = [](uint64_t address) { return reinterpret_cast<void*>(address); };
+  expect(calls_->matmul(handle_, chosen.description, &alpha, pointer(operands.w), chosen.w,
+                        pointer(operands.a), chosen.a, &beta, pointer(c), chosen.d,
+                        pointer(operands.d), chosen.d, &chosen.best.algorithm,
+                        pointer(operands.workspace), chosen.best.workspace, stream()),
+         "cublasLtMatmul");
+}
+
+std::string Lt::record(const Product& product, const Operands& operands, uint8_t pattern) {
+  plan(product);  // not part of what is recorded
+  mallopt(M_PERTURB, pattern);
+  fill_stack(pattern);
+  CUgraph graph = nullptr;
+  VCC_CU(cuStreamBeginCapture(stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+  std::unique_ptr<Error> failed;
+  try {
+    enqueue(product, operands);
+  } catch (const Error& error) {
+    failed = std::make_unique<Error>(error);
+  }
+  const CUresult code = driver().cuStreamEndCapture(stream(), &graph);
+  mallopt(M_PERTURB, 0);
+  if (failed != nullptr) throw *failed;
+  if (code != CUDA_SUCCESS) fail_call(code, "cuStreamEndCapture", __FILE__, __LINE__);
+  std::string text;
+  try {
+    text = describe_graph(graph);
+  } catch (...) {
+    driver().cuGraphDestroy(graph);
+    throw;
+  }
+  VCC_CU(cuGraphDestroy(graph));
+  return text;
+}
+
+}  // namespace vcc::recorder

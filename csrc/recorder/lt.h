@@ -1,0 +1,58 @@
+// cuBLASLt by dlopen: recording the nodes of a matrix product without launching it, and running one
+// directly as the reference of what was recorded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "recorder/calls.h"
+
+namespace vcc::recorder {
+
+// d[m, n] = a[m, k] @ w[n, k]^T (+ c[m, n]); all dense and row-major, one dtype, fp32 sums.
+struct Product {
+  uint32_t m, n, k;
+  uint32_t dtype;  // code of the node table: 1 float32, 2 float16, 3 bfloat16
+  bool has_c;
+};
+
+struct Operands {
+  uint64_t a, w, c, d, workspace;
+};
+
+struct LtCalls;
+
+class Lt {
+ public:
+  explicit Lt(const std::vector<std::string>& candidates);
+  ~Lt();
+
+  uint64_t version() const { return version_; }
+  const std::string& path() const { return path_; }
+
+  // Bytes of workspace that the algorithm chosen for a product uses.
+  uint64_t workspace_bytes(const Product& product);
+
+  // Enqueue on the stream; the workspace has the bytes that `workspace_bytes` says.
+  void enqueue(const Product& product, const Operands& operands);
+
+  // The nodes of a product, as JSON of describe_graph; nothing is launched and no address is read.
+  // `pattern` fills dead stack and heap memory first, so that bytes nobody wrote differ between
+  // recordings of different patterns.
+  std::string record(const Product& product, const Operands& operands, uint8_t pattern);
+
+ private:
+  struct Plan;
+  Plan& plan(const Product& product);
+
+  std::string path_;
+  uint64_t version_ = 0;
+  void* handle_ = nullptr;
+  void* preference_ = nullptr;
+  std::unique_ptr<LtCalls> calls_;
+  std::vector<std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace vcc::recorder
