@@ -25,6 +25,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 export PIP_ROOT_USER_ACTION := ignore
 
 .PHONY: help demo install test lint types suite smoke wheel test-torch bench format clean
+.PHONY: gpu-install gpu-test gpu-bench
 
 help:
 	@echo "demo        compile the demo model, run it warm, show the cache (build/demo-cache)"
@@ -34,6 +35,8 @@ help:
 	@echo "wheel       build/dist/vcc-*.whl"
 	@echo "test-torch  TORCH=2.14.1 [TRITON=...]: the suite on a wheel under another torch"
 	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
+	@echo "gpu-test    the tests that need a CUDA device, with what python3 and .whl/ have"
+	@echo "gpu-bench   ONLY='weights boot': the GPU benchmarks; writes docs/benchmarks/gpu-*.json"
 	@echo "format      rewrite sources by ruff and clang-format"
 	@echo "clean       remove build/; .venv stays"
 
@@ -112,6 +115,38 @@ bench: install
 	$(BIN)/python tests/benchmarks/bench_compile.py
 	$(BIN)/python tests/benchmarks/bench_steps.py
 	$(BIN)/python tests/benchmarks/bench_memory.py
+
+# --- on a machine with a CUDA device ---------------------------------------------------------
+# No network: torch and the rest are those of $(PYTHON); what it lacks comes from wheels in .whl/.
+# GPU_ARGS goes to pytest or to each benchmark, OUT names one more folder for the JSON files.
+
+GPU_VENV := build/gpu-venv
+GPU_BIN := $(GPU_VENV)/bin
+GPU_PARTS := weights arena kernels graphs decode boot recorder
+ONLY ?= $(GPU_PARTS)
+GPU_ARGS ?=
+OUT ?=
+GPU_PIP = $(PYTHON) -m pip --python $(GPU_BIN)/python install $(PIP_OPTIONS) --no-index --no-deps
+
+gpu-install: $(GPU_VENV)/.installed
+
+$(GPU_VENV)/.installed: $(NATIVE) $(wildcard .whl/*.whl)
+	test -x $(GPU_BIN)/python || \
+	  $(PYTHON) -m venv --system-site-packages --without-pip $(GPU_VENV)
+	$(if $(wildcard .whl/*.whl),$(GPU_PIP) --upgrade --no-compile .whl/*.whl)
+	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" $(GPU_PIP) --no-build-isolation -e .
+	touch $@
+
+gpu-test: gpu-install
+	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
+	  $(GPU_BIN)/python -m pytest -m gpu --gpu-json tests/gpu tests/engine/ops $(GPU_ARGS)
+
+gpu-bench: gpu-install
+	@missed=0; for part in $(ONLY); do \
+	  echo "== $$part"; \
+	  PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
+	    $(GPU_BIN)/python tests/benchmarks/gpu/bench_$$part.py $(GPU_ARGS) || missed=1; \
+	done; exit $$missed
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -20,12 +20,74 @@ project asks of itself; **above** marks one that is missed.
 
 ORDER = ("boot", "compile", "steps", "memory")
 
+GPU_HEAD = """## On a GPU
+
+`make gpu-test` and `make gpu-bench` write these on a machine with a device. Each file names the
+sources it was measured on by their digest; the suite prints STALE when they have changed since.
+"""
+GPU_ORDER = ("tests", "boot", "graphs", "decode", "weights", "arena", "recorder", "kernels")
+
 
 def page() -> str:
     """The whole page."""
     found = {name: RESULTS / f"{name}.json" for name in ORDER}
     parts = [section(name, json.loads(path.read_text())) for name, path in found.items()]
-    return "\n".join([HEAD, *parts, PROBE])
+    return "\n".join([HEAD, *parts, *gpu_sections(), PROBE])
+
+
+def gpu_sections(folder: Path = RESULTS) -> Iterator[str]:
+    """A section for each gpu-*.json, known ones in the order of GPU_ORDER; none, no heading."""
+    names = [path.stem.removeprefix("gpu-") for path in sorted(folder.glob("gpu-*.json"))]
+    rank = {name: number for number, name in enumerate(GPU_ORDER)}
+    if names:
+        yield GPU_HEAD
+    for name in sorted(names, key=lambda name: (rank.get(name, len(rank)), name)):
+        content = json.loads((folder / f"gpu-{name}.json").read_text(encoding="utf-8"))
+        yield gpu_section(name, content)
+
+
+def gpu_section(name: str, content: dict[str, Any]) -> str:
+    """One GPU benchmark: what, where, its rows with their limits, and its further tables."""
+    where = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
+    head = [f"### {name}", "", f"{content['what']}.", "", f"Machine: {where}.", ""]
+    tables = content.get("tables", {})
+    more = [line for title, rows in tables.items() for line in _free_table(title, rows)]
+    return "\n".join([*head, *_rows(content["rows"]), "", *more])
+
+
+def _rows(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| | measured | limit | |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        value, limit = row["value"], row["limit"]
+        shown = "not measured" if value is None else f"{value:.4g} {row['unit']}".rstrip()
+        sign = "≥" if row["at_least"] else "≤"
+        bound = "" if limit is None else f"{sign} {limit:g}"
+        yield f"| {row['name']} | {shown} | {bound} | {_state(row)} |"
+
+
+def _state(row: dict[str, Any]) -> str:
+    value, limit, note = row["value"], row["limit"], row["note"]
+    if limit is None:
+        return note
+    kept = value is not None and (value >= limit if row["at_least"] else value <= limit)
+    return ("ok" if kept else "**missed**") + (f": {note}" if note else "")
+
+
+def _free_table(title: str, rows: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """A table of any columns: {row: {column: value}}."""
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    yield f"{title}:"
+    yield ""
+    yield "| | " + " | ".join(columns) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for name, row in rows.items():
+        yield f"| {name} | " + " | ".join(_cell(row.get(column)) for column in columns) + " |"
+    yield ""
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 PROBE = """## A node table of the demo on an H200
