@@ -1,0 +1,210 @@
+"""Three captures of one graph become the nodes of a node table, free of addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vcc.cache.errors import GraphError
+from vcc.engine.graphs.recorder.draft import (
+    Draft,
+    EmptyDraft,
+    KernelDraft,
+    MemcpyDraft,
+    MemsetDraft,
+    where,
+)
+from vcc.engine.graphs.recorder.words import WORD, Captured, Move, relocate
+from vcc.engine.graphs.table.types import (
+    NON_PORTABLE_CLUSTER,
+    NONE,
+    READ,
+    WRITE,
+    Edge,
+    Kernel,
+    Node,
+    NodeKind,
+    Param,
+    ParamKind,
+    Segment,
+    SegmentKind,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The part of a node table that comes from captures.
+
+    Attributes:
+        kernels, nodes, edges, segments: as in `NodeTable`; pointers name regions by index.
+        digests: SHA-256 in hex of the cubins that the kernels need.
+        pointers: relocations in all.
+        noise: bytes that nobody wrote and that were zeroed.
+    """
+
+    kernels: tuple[Kernel, ...]
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    segments: tuple[Segment, ...]
+    digests: tuple[str, ...]
+    pointers: int
+    noise: int
+
+
+@dataclass(slots=True)
+class _Making:
+    moves: Sequence[Move]
+    kernels: dict[Kernel, int] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    pointers: int = 0
+    noise: int = 0
+
+
+Triple = tuple[Any, Any, Any]
+
+
+def merge(name: str, first: Draft, second: Draft, again: Draft, moves: Sequence[Move]) -> Merged:
+    """Relocate a graph.
+
+    Args:
+        name: of the one segment that the nodes become.
+        first, second, again: captures with the regions at `Move.first`, `Move.second`, and
+            `Move.first` once more, in processes of their own or with other bytes in dead memory.
+        moves: the regions, with the index each has in the table.
+
+    Raises:
+        GraphError: the captures are not of one graph, or hold what cannot be moved; the node, the
+            kernel and the offset are named.
+    """
+    drafts = (first, second, again)
+    if (
+        len({len(draft.nodes) for draft in drafts}) != 1
+        or not first.edges == second.edges == again.edges
+    ):
+        raise GraphError(
+            "two captures of one graph differ",
+            f"they have {', '.join(str(len(draft.nodes)) for draft in drafts)} nodes",
+            "the model's forward must do the same in every run: no random choices, no state",
+        )
+    making = _Making(moves)
+    for index, triple in enumerate(zip(*(draft.nodes for draft in drafts), strict=True)):
+        _check_same(index, triple)
+        making.nodes.append(_MERGERS[type(triple[0])](making, where(index, triple[0]), triple))
+    kernels = tuple(making.kernels)
+    return Merged(
+        kernels=kernels,
+        nodes=tuple(making.nodes),
+        edges=() if _is_chain(first) else tuple(Edge(*edge) for edge in first.edges),
+        segments=(Segment(SegmentKind.PIECE, name, len(making.nodes)),),
+        digests=tuple(dict.fromkeys(kernel.cubin for kernel in kernels)),
+        pointers=making.pointers,
+        noise=making.noise,
+    )
+
+
+def _is_chain(draft: Draft) -> bool:
+    """Whether the edges say no more than that the nodes run one after another."""
+    chain = tuple((i, i + 1, 0, 0, 0) for i in range(len(draft.nodes) - 1))
+    return draft.edges == chain
+
+
+def _check_same(index: int, triple: Triple) -> None:
+    plain = [_without_addresses(node) for node in triple]
+    if plain[0] == plain[1] == plain[2]:
+        return
+    names = ", ".join(dict.fromkeys(where(index, node) for node in triple))
+    raise GraphError(
+        "two captures of one graph differ",
+        f"in {names}: code, sizes or launch attributes are not the same",
+        "the model's forward must do the same in every run",
+    )
+
+
+def _without_addresses(node: Any) -> Any:
+    return replace(node, **_CLEARED.get(type(node), {}))
+
+
+_CLEARED: Mapping[type, dict[str, Any]] = {
+    KernelDraft: {"parameters": b"", "live": frozenset()},
+    MemsetDraft: {"target": 0, "pitch": 0},
+    MemcpyDraft: {"source": 0, "target": 0},
+}
+
+
+def _kernel(making: _Making, name: str, triple: Triple) -> Node:
+    node = triple[0]
+    first, second, again = (draft.parameters for draft in triple)
+    captured = Captured(first, second, again, node.live)
+    block = relocate(name, captured, making.moves)
+    making.pointers += len(block.pointers)
+    making.noise += block.noise
+    kernel = Kernel(
+        cubin=node.cubin,
+        function=node.function,
+        block=node.block,
+        shared=node.shared,
+        param_bytes=len(block.block),
+        attributes=node.attributes,
+        carveout=node.carveout,
+        flags=NON_PORTABLE_CLUSTER if node.non_portable else 0,
+    )
+    target = making.kernels.setdefault(kernel, len(making.kernels))
+    data = (Param(ParamKind.BYTES, 0, 0, NONE, block.block),) if any(block.block) else ()
+    pointers = (_pointer(at, region, offset) for at, region, offset in block.pointers)
+    return Node(NodeKind.KERNEL, target=target, grid=node.grid, params=(*data, *pointers))
+
+
+def _memset(making: _Making, name: str, triple: Triple) -> Node:
+    node = triple[0]
+    place = _address(making, name, [draft.target for draft in triple])
+    pitch = node.pitch if node.height > 1 else 0
+    numbers = (
+        *((ParamKind.I32, 8, node.value), (ParamKind.I32, 12, node.element)),
+        *((ParamKind.I64, 16, node.width), (ParamKind.I64, 24, node.height)),
+        (ParamKind.I64, 32, pitch),
+    )
+    params = (Param(kind, 0, at, NONE, value) for kind, at, value in numbers)
+    return Node(NodeKind.MEMSET, params=(_pointer(0, *place, access=WRITE), *params))
+
+
+def _memcpy(making: _Making, name: str, triple: Triple) -> Node:
+    target = _address(making, name, [draft.target for draft in triple])
+    source = _address(making, name, [draft.source for draft in triple])
+    return Node(
+        NodeKind.MEMCPY,
+        params=(
+            _pointer(0, *target, access=WRITE),
+            _pointer(8, *source, access=READ),
+            Param(ParamKind.I64, 0, 16, NONE, triple[0].bytes),
+        ),
+    )
+
+
+def _empty(making: _Making, name: str, triple: Triple) -> Node:
+    return Node(NodeKind.EMPTY)
+
+
+def _address(making: _Making, name: str, addresses: Sequence[int]) -> tuple[int, int]:
+    words = [address.to_bytes(WORD, "little") for address in addresses]
+    found = relocate(name, Captured(words[0], words[1], words[2]), making.moves).pointers
+    if not found:
+        raise GraphError(
+            f"{name} cannot be stored",
+            f"address {addresses[0]:#x} is not in a recorded region",
+            "keep what the model reads and writes in tensors of its own",
+        )
+    making.pointers += 1
+    return found[0][1:]
+
+
+def _pointer(at: int, region: int, offset: int, access: int = READ | WRITE) -> Param:
+    return Param(ParamKind.POINTER, access, at, region, offset)
+
+
+_MERGERS: Mapping[type, Callable[[_Making, str, Triple], Node]] = {
+    KernelDraft: _kernel,
+    MemsetDraft: _memset,
+    MemcpyDraft: _memcpy,
+    EmptyDraft: _empty,
+}

@@ -1,0 +1,145 @@
+"""What the bytes of a recorded parameter block are: constants, pointers, or bytes nobody wrote.
+
+The same graph is captured three times: with its regions at one place, at another, and once more at
+the first. Bytes that differ between the two captures at one place are noise (padding of structures,
+dead stack) and become zero. An aligned word that moves exactly with a region is a pointer into it.
+What is equal in all three is a constant. Anything else depends on an address in a way that cannot
+be reproduced elsewhere, and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcc.cache.errors import GraphError
+
+WORD = 8
+
+_HOST = range(1 << 40, 1 << 47)
+"""Addresses of a process's own code, heap and stack on 64-bit Linux; they differ between processes
+in their middle bytes only, so such a word is noise as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A region of `size` bytes and where it lay in the captures; `region` is its index."""
+
+    region: int
+    first: int
+    second: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The bytes of one parameter block in the three captures.
+
+    `live` are the offsets of words that the driver knew as addresses in present allocations, in the
+    first capture.
+    """
+
+    first: bytes
+    second: bytes
+    again: bytes
+    live: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Relocated:
+    """A block without addresses: pointer words are zero and stand in `pointers`.
+
+    Attributes:
+        block: constants, and zero elsewhere.
+        pointers: (offset in the block, region, byte offset in the region), by offset.
+        noise: bytes that were zeroed because nobody wrote them.
+    """
+
+    block: bytes
+    pointers: tuple[tuple[int, int, int], ...]
+    noise: int = 0
+
+
+def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated:
+    """Sort the words of a block.
+
+    Args:
+        where: names the node and kernel in a refusal.
+        captured: the block in the three captures.
+        moves: the regions; they do not overlap in either place.
+
+    Raises:
+        GraphError: a word depends on an address in another way, or is the address of memory
+            outside the regions; with node, kernel and offset.
+    """
+    blocks = (captured.first, captured.second, captured.again)
+    if len({len(block) for block in blocks}) != 1:
+        raise GraphError(f"{where} cannot be stored", "its parameter block changes its size")
+    done = bytearray(len(captured.first))
+    pointers, noise = [], 0
+    for at in range(0, len(done), WORD):
+        word = _word(where, at, blocks, moves)
+        if word.pointer is not None:
+            pointers.append((at, *word.pointer))
+        elif word.constant and at in captured.live:
+            raise _refused(where, at, "the address of memory outside the recorded regions")
+        done[at : at + WORD] = word.value
+        noise += word.noise
+    return Relocated(bytes(done), tuple(pointers), noise)
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    value: bytes
+    constant: bool = False
+    pointer: tuple[int, int] | None = None
+    noise: int = 0
+
+
+def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> _Word:
+    first, second, again = (block[at : at + WORD] for block in blocks)
+    if first == again == second:
+        value = int.from_bytes(first, "little")
+        if len(first) == WORD and any(_inside(value, move) for move in moves):
+            raise _refused(where, at, "an address that stays while its region moves")
+        return _Word(first, constant=True)
+    if first != again:
+        return _noise(first, second, again)
+    pointer = _pointer(first, second, moves)
+    if pointer is None:
+        text = f"{first[::-1].hex()} became {second[::-1].hex()}"
+        raise _refused(where, at, f"a value that depends on addresses, but is none ({text})")
+    return _Word(bytes(WORD), pointer=pointer)
+
+
+def _inside(value: int, move: Move) -> bool:
+    return any(base <= value < base + move.size for base in (move.first, move.second))
+
+
+def _pointer(first: bytes, second: bytes, moves: Sequence[Move]) -> tuple[int, int] | None:
+    if len(first) != WORD:
+        return None
+    one, other = (int.from_bytes(word, "little") for word in (first, second))
+    for move in moves:
+        offset = one - move.first
+        if 0 <= offset < move.size and other - move.second == offset:
+            return move.region, offset
+    return None
+
+
+def _noise(first: bytes, second: bytes, again: bytes) -> _Word:
+    """Keep the bytes that all three agree on: they may belong to a field beside padding."""
+    values = [int.from_bytes(word, "little") for word in (first, second, again)]
+    if len(first) == WORD and all(value in _HOST for value in values):
+        return _Word(bytes(WORD), noise=WORD)
+    triples = list(zip(first, second, again, strict=True))
+    kept = bytes(a if a == b == c else 0 for a, b, c in triples)
+    return _Word(kept, noise=sum(not a == b == c for a, b, c in triples))
+
+
+def _refused(where: str, at: int, what: str) -> GraphError:
+    return GraphError(
+        f"{where} cannot be stored",
+        f"byte {at} of its parameters holds {what}",
+        "keep what it points to in tensors of the model, or use --compile vcc",
+    )

@@ -1,0 +1,145 @@
+"""Bytes of a parameter block: constants, pointers, noise, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vcc.cache.errors import GraphError
+from vcc.engine.graphs.recorder.words import Captured, Move, relocate
+
+WEIGHTS = Move(0, 0x6123_4560_0000, 0x7456_7890_0000, 1 << 20)
+SPACE = Move(1, 0x6200_0020_0000, 0x70F0_0060_0000, 1 << 16)
+MOVES = (WEIGHTS, SPACE)
+
+CONSTANT, POINTER, NOISE, STACK = "constant", "pointer", "noise", "stack"
+
+
+def block(*words: int) -> bytes:
+    return b"".join(struct.pack("<Q", word) for word in words)
+
+
+def captured(*triples: tuple[int, int, int], live: frozenset[int] = frozenset()) -> Captured:
+    first, second, again = (block(*words) for words in zip(*triples, strict=True))
+    return Captured(first, second, again, live)
+
+
+def test_a_word_that_moves_with_its_region_is_a_pointer() -> None:
+    found = relocate(
+        "n", captured((WEIGHTS.first + 24, WEIGHTS.second + 24, WEIGHTS.first + 24)), MOVES
+    )
+    assert found.pointers == ((0, 0, 24),)
+    assert found.block == bytes(8)
+
+
+def test_the_end_of_a_region_belongs_to_nobody() -> None:
+    end = SPACE.size
+    with pytest.raises(GraphError, match="depends on addresses"):
+        relocate("n", captured((SPACE.first + end, SPACE.second + end, SPACE.first + end)), MOVES)
+
+
+def test_equal_words_stay() -> None:
+    found = relocate("n", captured((7, 7, 7), (2**63, 2**63, 2**63)), MOVES)
+    assert found.block == block(7, 2**63)
+    assert found.pointers == ()
+
+
+def test_what_differs_at_one_place_becomes_zero() -> None:
+    found = relocate("n", captured((0x7FFE_1234_5678, 0x7FFC_0000_5678, 0x7FFD_9999_5678)), MOVES)
+    assert found.block == bytes(8)
+    assert found.noise == 8
+
+
+def test_a_field_beside_padding_is_kept() -> None:
+    """An int32 and four bytes that nobody wrote share a word."""
+    found = relocate(
+        "n", captured((0xAAAA_AAAA_0000_0005, 0x5555_5555_0000_0005, 0x0F0F_0F0F_0000_0005)), MOVES
+    )
+    assert found.block == block(5)
+    assert found.noise == 4
+
+
+def test_a_flag_beside_padding_is_kept() -> None:
+    found = relocate("n", captured((0xA5A5_A501, 0x5A5A_5A01, 0x3C3C_3C01)), MOVES)
+    assert found.block == block(1)
+
+
+def test_a_pointer_across_two_words_is_refused_with_its_place() -> None:
+    def straddling(address: int) -> bytes:
+        return bytes(12) + struct.pack("<Q", address) + bytes(4)
+
+    first, second = straddling(WEIGHTS.first + 64), straddling(WEIGHTS.second + 64)
+    with pytest.raises(GraphError, match="byte 8") as caught:
+        relocate("node 3 (gemm)", Captured(first, second, first), MOVES)
+    assert "node 3 (gemm)" in caught.value.what
+
+
+def test_half_an_address_is_refused() -> None:
+    low = WEIGHTS.first & 0xFFFF_FFFF, WEIGHTS.second & 0xFFFF_FFFF
+    with pytest.raises(GraphError, match="depends on addresses"):
+        relocate("n", captured((low[0], low[1], low[0])), MOVES)
+
+
+def test_a_pointer_that_moves_by_another_regions_distance_is_refused() -> None:
+    with pytest.raises(GraphError):
+        relocate("n", captured((WEIGHTS.first, SPACE.second, WEIGHTS.first)), MOVES)
+
+
+def test_an_address_that_stays_in_a_region_is_refused() -> None:
+    with pytest.raises(GraphError, match="stays while its region moves"):
+        relocate("n", captured((SPACE.first, SPACE.first, SPACE.first)), MOVES)
+
+
+def test_a_constant_in_memory_outside_is_refused() -> None:
+    address = 0x7F00_0000_0000
+    triple = (address, address, address)
+    assert relocate("n", captured(triple), MOVES).block == block(address)
+    with pytest.raises(GraphError, match="outside the recorded regions"):
+        relocate("n", captured(triple, live=frozenset({0})), MOVES)
+
+
+def test_blocks_of_two_sizes_are_refused() -> None:
+    with pytest.raises(GraphError, match="changes its size"):
+        relocate("n", Captured(bytes(8), bytes(16), bytes(8)), MOVES)
+
+
+def test_a_tail_shorter_than_a_word_is_kept() -> None:
+    found = relocate("n", Captured(b"\x01\x02\x03", b"\x01\x02\x03", b"\x01\x02\x03"), MOVES)
+    assert found.block == b"\x01\x02\x03"
+
+
+WORDS = st.lists(
+    st.one_of(
+        st.tuples(st.just(CONSTANT), st.integers(0, 2**32)),
+        st.tuples(st.just(POINTER), st.integers(0, SPACE.size - 1)),
+        st.tuples(st.just(NOISE), st.integers(0, 2**32)),
+        st.tuples(st.just(STACK), st.integers(0, 2**32)),
+    ),
+    max_size=24,
+)
+
+
+@given(WORDS)
+def test_every_block_comes_back_at_a_third_place(words: list[tuple[str, int]]) -> None:
+    """Whatever was mixed: constants stay, pointers name their offsets, nothing else remains."""
+    triples = [TRIPLES[kind](value) for kind, value in words]
+    found = relocate("n", captured(*triples) if triples else Captured(b"", b"", b""), MOVES)
+    pointers = {at: (region, offset) for at, region, offset in found.pointers}
+    for index, (kind, value) in enumerate(words):
+        at = 8 * index
+        word = int.from_bytes(found.block[at : at + 8], "little")
+        assert pointers.get(at) == ((1, value) if kind is POINTER else None)
+        assert word == (value if kind is CONSTANT else 0)
+
+
+EVERY_BYTE = 0x0101_0101_0101_0101
+TRIPLES: dict[str, Callable[[int], tuple[int, int, int]]] = {
+    CONSTANT: lambda value: (value, value, value),
+    POINTER: lambda at: (SPACE.first + at, SPACE.second + at, SPACE.first + at),
+    NOISE: lambda value: (value, value ^ EVERY_BYTE, value ^ 2 * EVERY_BYTE),
+    STACK: lambda at: (0x7FFE_0000_0000 + at, 0x7FFD_0000_0000 + at, 0x7FFC_0000_0000 + at),
+}
