@@ -8,9 +8,7 @@
 #include "abi/error.h"
 #include "table/expr.h"
 
-namespace vcc {
-
-using namespace table;
+namespace vcc::table {
 
 namespace {
 
@@ -45,11 +43,8 @@ Table::Table(std::vector<std::byte> bytes)
   });
 }
 
-Table Table::copy_of(const void* data, uint64_t size) {
-  check_file_size(size);
-  const auto* first = static_cast<const std::byte*>(data);
-  return Table(std::vector<std::byte>(first, first + size));
-}
+Table::Table(std::span<const std::byte> bytes)
+    : Table((check_file_size(bytes.size()), std::vector(bytes.begin(), bytes.end()))) {}
 
 const Tensor* Table::find_tensor(std::string_view name) const {
   const auto name_of = [&](uint32_t index) { return text(records_.tensors[index].name); };
@@ -144,4 +139,4 @@ int64_t Table::bytes_of(const Tensor& tensor, std::span<const int64_t> values) c
   return bytes;
 }
 
-}  // namespace vcc
+}  // namespace vcc::table
