@@ -129,6 +129,11 @@ def compile_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str
     return kept | inductor_environment(scratch, cpu_level)
 
 
+def interpreter_environment(scratch: Path) -> dict[str, str]:
+    """The environment of a child process that runs Triton kernels on the CPU."""
+    return compile_environment(scratch) | {"TRITON_INTERPRET": "1"}
+
+
 def use_build_folder(scratch: Path, cpu_level: str = "x86-64-v3") -> None:
     """Give this process the environment of a build, in place, before Inductor is imported.
 
