@@ -46,20 +46,23 @@ def publish(store: Folder, manifest: Manifest, blobs: Mapping[str, bytes]) -> En
     text = manifest.encode()
     entry = Entry.of(manifest, Digest.of(text))
     parts = {ref.digest: blobs[name] for name, ref in manifest.blobs.items()}
-    with _own_folder(store) as own:
-        _publish_content(store, own, parts)
-        _publish_content(store, own, {entry.id: text})
+    with own_folder(store) as own:
+        publish_content(store, own, parts)
+        publish_content(store, own, {entry.id: text})
         _publish_ref(store, own, entry)
     return entry
 
 
-def _publish_content(store: Folder, own: Folder, parts: Mapping[Digest, bytes]) -> None:
+def publish_content(store: Folder, own: Folder, parts: Mapping[Digest, bytes]) -> None:
+    """Store blobs under their digests; those that are there and right stay."""
     for digest, data in sorted(parts.items()):
         *folders, name = place(digest)
         with store.below(*folders, create=True) as shelf:
-            _add(store, own, shelf, name, data, _blob_check(store, digest, memoryview(data).nbytes))
+            add_file(
+                store, own, shelf, name, data, _blob_check(store, digest, memoryview(data).nbytes)
+            )
             shelf.sync()
-    _sync_down(store, CAS)
+    sync_down(store, CAS)
 
 
 def _publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
@@ -71,12 +74,12 @@ def _publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
             if refs.read(entry.artifact, limit=MAX_REF) != data:
                 raise ValueError("it differs from the ref of the same artifact")
 
-        _sync_down(store, (REFS,))  # the folder must be there for good before the ref is
-        _add(store, own, refs, entry.artifact, data, check)
+        sync_down(store, (REFS,))  # the folder must be there for good before the ref is
+        add_file(store, own, refs, entry.artifact, data, check)
         refs.sync()
 
 
-def _add(
+def add_file(
     store: Folder, own: Folder, to: Folder, name: str, data: bytes, check: Callable[[], object]
 ) -> None:
     """Give `data` its name in `to`; what is there already is checked, and replaced if damaged."""
@@ -110,7 +113,7 @@ def _reason(check: Callable[[], object]) -> str:
     return ""
 
 
-def _sync_down(store: Folder, names: tuple[str, ...]) -> None:
+def sync_down(store: Folder, names: tuple[str, ...]) -> None:
     """Make the chain of folders from `v1` to `names` durable."""
     store.sync()
     for depth in range(1, len(names) + 1):
@@ -119,7 +122,7 @@ def _sync_down(store: Folder, names: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _own_folder(store: Folder) -> Iterator[Folder]:
+def own_folder(store: Folder) -> Iterator[Folder]:
     """A folder below tmp/ that no other process or container can have, removed afterwards."""
     name = own_name()
     with store.below(TMP, create=True) as tmp:

@@ -1,0 +1,78 @@
+"""Shelves: indexes beside each other, blobs verified, damage set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vcc.cache.blob import Damaged
+from vcc.cache.canonical import FormatError
+from vcc.cache.digest import Digest
+from vcc.cache.errors import MissingArtifact
+from vcc.cache.shelf import Shelf
+
+
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "cache", ("gemm", "a" * 64))
+
+
+def place(one: Shelf) -> Path:
+    return one.root / "v1" / "gemm" / ("a" * 64)
+
+
+def blob(data: bytes) -> tuple[str, bytes]:
+    return Digest.of(data).hex, data
+
+
+def test_a_store_that_is_not_there_has_nothing_and_is_not_made(tmp_path: Path) -> None:
+    assert shelf(tmp_path).indexes() == ()
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(MissingArtifact):
+        shelf(tmp_path).read("b" * 64, 1)
+
+
+def test_what_is_published_comes_back(tmp_path: Path) -> None:
+    digest, data = blob(b"nodes")
+    name = shelf(tmp_path).publish({"kind": "x", "blob": digest}, {digest: data})
+    assert [dict(index) for index in shelf(tmp_path).indexes()] == [{"kind": "x", "blob": digest}]
+    assert shelf(tmp_path).read(digest, len(data)) == data
+    assert (place(shelf(tmp_path)) / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_indexes_lie_beside_each_other_and_the_same_one_is_there_once(tmp_path: Path) -> None:
+    for number in (1, 2, 1):
+        shelf(tmp_path).publish({"number": number}, {})
+    assert sorted(index["number"] for index in shelf(tmp_path).indexes()) == [1, 2]
+
+
+def test_a_damaged_index_is_set_aside_and_the_others_stay(tmp_path: Path) -> None:
+    bad = shelf(tmp_path).publish({"number": 1}, {})
+    shelf(tmp_path).publish({"number": 2}, {})
+    path = place(shelf(tmp_path)) / bad
+    path.write_bytes(path.read_bytes().replace(b"1", b"7"))
+    assert [index["number"] for index in shelf(tmp_path).indexes()] == [2]
+    assert not path.exists()
+    shelf(tmp_path).publish({"number": 1}, {})
+    assert len(shelf(tmp_path).indexes()) == 2
+
+
+def test_a_damaged_blob_is_not_handed_out(tmp_path: Path) -> None:
+    digest, data = blob(b"nodes")
+    shelf(tmp_path).publish({"blob": digest}, {digest: data})
+    path = tmp_path / "cache" / "v1" / "cas" / "sha256" / digest[:2] / digest
+    path.write_bytes(b"n0des")
+    with pytest.raises(Damaged):
+        shelf(tmp_path).read(digest, len(data))
+
+
+def test_an_index_without_canonical_text_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FormatError):
+        shelf(tmp_path).publish({"number": 1 << 60}, {})
+    assert shelf(tmp_path).indexes() == ()
+
+
+def test_foreign_files_on_a_shelf_are_no_indexes(tmp_path: Path) -> None:
+    shelf(tmp_path).publish({"number": 1}, {})
+    (place(shelf(tmp_path)) / "notes.txt").write_text("hello")
+    assert len(shelf(tmp_path).indexes()) == 1
