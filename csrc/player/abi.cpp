@@ -1,0 +1,169 @@
+#include "player/abi.h"
+
+#include "abi/handles.h"
+#include "player/player.h"
+
+namespace vcc {
+namespace {
+
+Handles<Player>& players() {
+  static auto* table = new Handles<Player>("player");  // never freed: threads may outlive main
+  return *table;
+}
+
+template <class T>
+std::span<const T> array(const void* first, uint64_t count) {
+  return {static_cast<const T*>(first), count};
+}
+
+GemmShape shape(uint32_t n, uint32_t k, uint32_t dtype, uint32_t flags) {
+  VCC_EXPECT(dtype < table::kDtypes && flags <= table::kAddsC, "a product of the GEMM store");
+  return {n, k, static_cast<uint8_t>(dtype), static_cast<uint8_t>(flags)};
+}
+
+Mode mode_of(uint32_t mode) {
+  VCC_EXPECT(mode <= static_cast<uint32_t>(Mode::kPiecewise), "a mode");
+  return static_cast<Mode>(mode);
+}
+
+}  // namespace
+}  // namespace vcc
+
+using namespace vcc;
+
+int32_t vcc_player_create(uint64_t arena, const void* table, uint64_t size, uint64_t* player) {
+  return guarded([&] {
+    const auto bytes = array<std::byte>(table, size);
+    *player = players().add(std::make_shared<Player>(arena_of(arena), bytes));
+  });
+}
+
+int32_t vcc_player_close(uint64_t player) {
+  return guarded([&] { players().remove(player); });
+}
+
+int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cubin,
+                             uint64_t size) {
+  return guarded([&] { players().get(player)->add_cubin(digest, array<uint8_t>(cubin, size)); });
+}
+
+int32_t vcc_player_add_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k, uint32_t dtype,
+                            uint32_t flags, const void* table, uint64_t size) {
+  return guarded([&] {
+    players().get(player)->add_gemm(shape(n, k, dtype, flags), rows, array<std::byte>(table, size));
+  });
+}
+
+int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
+                               uint32_t dtype, uint32_t flags, uint32_t route) {
+  return guarded([&] {
+    VCC_EXPECT(route <= static_cast<uint32_t>(GemmRoute::kVariant), "a route");
+    players().get(player)->prefer_gemm(shape(n, k, dtype, flags), rows,
+                                       static_cast<GemmRoute>(route));
+  });
+}
+
+int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32_t slots,
+                         uint32_t ring) {
+  return guarded([&] { players().get(player)->place(blocks, mapped, slots, ring); });
+}
+
+int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped) {
+  return guarded([&] { players().get(player)->map_blocks(mapped); });
+}
+
+int32_t vcc_player_describe(uint64_t player, const char** json) {
+  return guarded([&] { *json = keep_text(players().get(player)->describe()); });
+}
+
+int32_t vcc_player_build(uint64_t player, const void* descriptors, uint64_t count, uint32_t hot,
+                         uint32_t threads) {
+  return guarded([&] {
+    struct Row {
+      int32_t mode, tokens, seqs, uniform, sample, advance;
+    };
+    std::vector<Descriptor> wanted;
+    for (const Row& row : array<Row>(descriptors, count)) {
+      wanted.push_back(
+          {mode_of(static_cast<uint32_t>(row.mode)),
+           {row.tokens, row.seqs, row.uniform != 0, row.sample != 0, row.advance != 0}});
+    }
+    players().get(player)->build(std::move(wanted), hot, threads);
+  });
+}
+
+int32_t vcc_player_graphs(uint64_t player, uint32_t wait, uint32_t* wanted, uint32_t* ready,
+                          uint32_t* failed, uint32_t* graphs, const char** failure) {
+  return guarded([&] {
+    GraphCounts counts = players().get(player)->graphs(wait != 0);
+    *wanted = counts.wanted;
+    *ready = counts.ready;
+    *failed = counts.failed;
+    *graphs = counts.graphs;
+    *failure = keep_text(std::move(counts.failure));
+  });
+}
+
+int32_t vcc_player_slot(uint64_t player, uint32_t* slot) {
+  return guarded([&] { *slot = players().get(player)->acquire_slot(); });
+}
+
+int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, int64_t seqs,
+                        uint32_t parts, uint32_t rows, uint32_t slot, uint32_t inputs,
+                        uint32_t flags, uint64_t* logits) {
+  return guarded([&] {
+    const Step step = {tokens, seqs, (parts & 1) != 0, (parts & 2) != 0, (parts & 4) != 0};
+    const auto object = players().get(player);
+    object->step({mode_of(mode), step, rows, slot, inputs, flags});
+    *logits = reinterpret_cast<uintptr_t>(object->logits());
+  });
+}
+
+int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t uniform,
+                          uint32_t rows, uint32_t steps, uint32_t fresh, uint32_t slot,
+                          const void* changed, uint32_t changes, const void* stops,
+                          const void* stop_start, uint32_t finish, uint32_t ahead, void* control,
+                          void* gaps, uint32_t* done) {
+  return guarded([&] {
+    const auto starts = array<int32_t>(stop_start, uint64_t{rows} + 1);
+    auto* words = static_cast<int64_t*>(control);
+    std::atomic_ref<int64_t> stop(words[0]), visible(words[1]);
+    DecodeCall call;
+    call.mode = mode_of(mode);
+    call.size = size;
+    call.uniform = uniform != 0;
+    call.rows = rows;
+    call.steps = steps;
+    call.fresh = fresh != 0;
+    call.slot = slot;
+    call.changed = array<int32_t>(changed, changes);
+    call.stops = array<int32_t>(stops, static_cast<uint64_t>(starts.back()));
+    call.stop_start = starts;
+    call.finish = finish;
+    call.ahead = ahead;
+    call.stop = &stop;
+    call.visible = &visible;
+    call.gaps = {static_cast<int64_t*>(gaps), steps};
+    *done = players().get(player)->decode(call);
+  });
+}
+
+int32_t vcc_player_wait(uint64_t player) {
+  return guarded([&] { players().get(player)->wait(); });
+}
+
+int32_t vcc_player_read(uint64_t player, uint64_t address, void* to, uint64_t size) {
+  return guarded([&] { players().get(player)->read(address, {static_cast<uint8_t*>(to), size}); });
+}
+
+int32_t vcc_player_write(uint64_t player, uint64_t address, const void* from, uint64_t size) {
+  return guarded([&] { players().get(player)->write(address, array<uint8_t>(from, size)); });
+}
+
+int32_t vcc_player_gemms(uint64_t player, int64_t tokens, int64_t seqs, const char** json) {
+  return guarded([&] { *json = keep_text(players().get(player)->gemms(tokens, seqs)); });
+}
+
+int32_t vcc_player_stats(uint64_t player, const char** json) {
+  return guarded([&] { *json = keep_text(players().get(player)->stats()); });
+}

@@ -1,0 +1,84 @@
+/* The C ABI of the player: a node table on a device. Handles as elsewhere; every function returns a
+   code of abi/error.h. The order of calls is create, add_cubin and add_gemm, place, build, steps.
+ */
+#pragma once
+
+#include "abi/vcc.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Check a table (code 7) and keep a copy; memory will come from `arena`. */
+VCC_API int32_t vcc_player_create(uint64_t arena, const void* table, uint64_t size,
+                                  uint64_t* player);
+VCC_API int32_t vcc_player_close(uint64_t player);
+
+/* Load a cubin under its SHA-256 in hex; the caller has verified it. */
+VCC_API int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cubin,
+                                     uint64_t size);
+
+/* An entry of the GEMM store for exactly `rows` rows; its cubins were added before. */
+VCC_API int32_t vcc_player_add_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
+                                    uint32_t dtype, uint32_t flags, const void* table,
+                                    uint64_t size);
+
+/* The measured choice where both exist: 1 the store's entry, 2 the table's kernel. */
+VCC_API int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
+                                       uint32_t dtype, uint32_t flags, uint32_t route);
+
+/* Give every region memory: `blocks` KV blocks in addresses, `mapped` of them in memory; `slots`
+   input slots (3 or more keep the device busy), `ring` rows of decode tokens. */
+VCC_API int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32_t slots,
+                                 uint32_t ring);
+
+/* Memory for the first `mapped` KV blocks. */
+VCC_API int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped);
+
+/* Tensors, regions, slots and the token ring as JSON (describe.cpp). */
+VCC_API int32_t vcc_player_describe(uint64_t player, const char** json);
+
+/* Build graphs: `descriptors` are rows of six int32 {mode 1 full 2 piecewise, T, B, uniform,
+   sample, advance}. The first `hot` are there on return, the others come by `threads` threads. */
+VCC_API int32_t vcc_player_build(uint64_t player, const void* descriptors, uint64_t count,
+                                 uint32_t hot, uint32_t threads);
+
+/* How many descriptors are wanted, ready, failed, and executable graphs there are; `failure` says
+   why the first that failed did (it runs as plain launches). `wait`: until all are built. */
+VCC_API int32_t vcc_player_graphs(uint64_t player, uint32_t wait, uint32_t* wanted, uint32_t* ready,
+                                  uint32_t* failed, uint32_t* graphs, const char** failure);
+
+/* The next input slot, once nothing reads it any more. */
+VCC_API int32_t vcc_player_slot(uint64_t player, uint32_t* slot);
+
+/* Run one step from a slot. `mode` 0 plain 1 full 2 piecewise; `parts` bit 0 uniform, 1 sample,
+   2 advance; `rows` sequences without padding; `inputs` groups to send: bit 0 step, 1 sampling,
+   2 token; `flags` bit 0 read logits, 1 read tokens (into the ring's first row), 2 do not wait.
+   `logits` is where they lie (pinned, valid until the next step). */
+VCC_API int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, int64_t seqs,
+                                uint32_t parts, uint32_t rows, uint32_t slot, uint32_t inputs,
+                                uint32_t flags, uint64_t* logits);
+
+/* Up to `steps` decode steps by the device alone; row i of the ring holds the tokens of step i.
+   `fresh` sends all inputs of the slot (the state before the first advance), otherwise only the
+   `changed` rows of the block table. Token ids that end sequence b: stops[stop_start[b] ..
+   stop_start[b+1]). The run ends when `finish` sequences have ended, when control[0] is set, or
+   after the last step; control[1] counts the steps whose tokens are there. `gaps` [steps] in ns. */
+VCC_API int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t uniform,
+                                  uint32_t rows, uint32_t steps, uint32_t fresh, uint32_t slot,
+                                  const void* changed, uint32_t changes, const void* stops,
+                                  const void* stop_start, uint32_t finish, uint32_t ahead,
+                                  void* control, void* gaps, uint32_t* done);
+
+VCC_API int32_t vcc_player_wait(uint64_t player);
+VCC_API int32_t vcc_player_read(uint64_t player, uint64_t address, void* to, uint64_t size);
+VCC_API int32_t vcc_player_write(uint64_t player, uint64_t address, const void* from,
+                                 uint64_t size);
+
+/* Who computes each matrix product of a step, and the player's own account, as JSON. */
+VCC_API int32_t vcc_player_gemms(uint64_t player, int64_t tokens, int64_t seqs, const char** json);
+VCC_API int32_t vcc_player_stats(uint64_t player, const char** json);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,165 @@
+// The player: a checked table on a device, without torch and without Python. Modules, memory,
+// graphs and plain launches of any size in the table's ranges.
+//
+// One call at a time: a call inside or beside another is refused. The order is create, add_cubin
+// and add_gemm, place, build, then steps.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "driver/device.h"
+#include "memory/arena.h"
+#include "player/expand.h"
+#include "player/fill.h"
+#include "player/graphs.h"
+#include "player/io.h"
+#include "player/modules.h"
+
+namespace vcc {
+
+enum StepFlags : uint32_t { kReadLogits = 1, kReadTokens = 2, kDoNotWait = 4 };
+
+struct StepCall {
+  Mode mode = Mode::kPlain;
+  Step step;
+  uint32_t rows = 0;    // sequences without padding: rows of what is read back
+  uint32_t slot = 0;    // of the input ring, written
+  uint32_t inputs = 0;  // groups to send
+  uint32_t flags = 0;
+};
+
+// A run of decode steps that the device does by itself; see decode.cpp.
+struct DecodeCall {
+  Mode mode = Mode::kPlain;
+  int64_t size = 0;     // T and B of the graph
+  bool uniform = true;  // of its descriptor
+  uint32_t rows = 0;    // sequences without padding
+  uint32_t steps = 0;
+  bool fresh = true;  // send all inputs; otherwise only the changed rows of the block table
+  uint32_t slot = 0;
+  std::span<const int32_t> changed;     // rows of the block table
+  std::span<const int32_t> stops;       // token ids that end sequences, of all sequences in order
+  std::span<const int32_t> stop_start;  // [rows + 1]: where a sequence's begin in `stops`
+  uint32_t finish = 0;                  // end the run when so many sequences have ended
+  uint32_t ahead = 1;                   // steps launched before the last one's tokens are seen
+  std::atomic_ref<int64_t>* stop = nullptr;     // set from outside: end the run soon
+  std::atomic_ref<int64_t>* visible = nullptr;  // steps whose tokens are in the ring
+  std::span<int64_t> gaps;  // [steps]: ns from a step's tokens seen to the next launch returned
+};
+
+// How a step of one size runs: what is sent and what is launched.
+struct Prepared {
+  struct Action {
+    std::shared_ptr<const Graph> graph;  // or launches of the expansion
+    uint32_t first = 0, count = 0;
+  };
+
+  Expansion expansion;
+  std::vector<Action> actions;
+  std::vector<int64_t> values;  // of the expressions
+  bool complete = true;         // every graph of the mode is there
+  uint64_t version = 0;         // of the graphs, when it was made
+};
+
+struct PlayerTimes {
+  uint64_t modules = 0, place = 0, hot = 0, prepare = 0;  // ns
+  uint64_t steps = 0, graph_launches = 0, plain_launches = 0, prepared = 0;
+};
+
+class Player {
+ public:
+  Player(std::shared_ptr<Arena> arena, std::span<const std::byte> table);
+  ~Player();
+  Player(const Player&) = delete;
+  Player& operator=(const Player&) = delete;
+
+  void add_cubin(std::string_view digest, std::span<const uint8_t> cubin);
+  void add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> table);
+  void prefer_gemm(GemmShape shape, int64_t rows, GemmRoute route);
+
+  // Give every region its memory. `blocks` is K, of which `mapped` have memory; `slots` input slots
+  // and `ring` rows of decode tokens.
+  void place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring);
+  // Give KV blocks up to `mapped` memory, or take it from those behind.
+  void map_blocks(int64_t mapped);
+  void build(std::vector<Descriptor> descriptors, uint32_t hot, uint32_t threads);
+  GraphCounts graphs(bool wait);
+
+  uint32_t acquire_slot();
+  void step(const StepCall& call);
+  // Returns the steps done.
+  uint32_t decode(const DecodeCall& call);
+  // Where the last step's logits lie, if it read them.
+  const uint8_t* logits() const { return logits_.data(); }
+  // Until everything queued is done.
+  void wait();
+
+  // Copy between host and device memory of this player, after everything queued.
+  void read(uint64_t address, std::span<uint8_t> bytes);
+  void write(uint64_t address, std::span<const uint8_t> bytes);
+
+  std::string describe();                           // JSON; keys in abi.h
+  std::string gemms(int64_t tokens, int64_t seqs);  // JSON: who computes each product
+  std::string stats();                              // JSON
+
+ private:
+  // One call at a time.
+  class Hold {
+   public:
+    explicit Hold(Player& player);
+    ~Hold() { player_.busy_.store(false); }
+
+   private:
+    Player& player_;
+  };
+
+  void enter();
+  void must_be_placed(const char* task) const;
+  void place_regions(const Expander& expander, int64_t mapped);
+  void map_caches(int64_t mapped);
+  void release_memory() noexcept;
+  const Prepared& prepared(Mode mode, const Step& step);
+  void add_piecewise(Prepared& made, const Step& step) const;
+  bool add_full(Prepared& made, const Step& step) const;
+  void run(const Prepared& prepared);
+  void check_rows(uint32_t rows, int64_t seqs) const;
+  void read_back(const StepCall& call, const Prepared& prepared);
+  bool wait_row(int32_t* row, uint32_t count);
+  int32_t* ring_row(uint32_t step) const;
+  uint64_t address_of(const table::Tensor& tensor, const std::vector<int64_t>& values) const;
+
+  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Device> device_;
+  Table table_;
+  Modules modules_;
+  std::vector<Shape> shapes_;
+  Gemms gemms_;
+  std::vector<Place> places_;
+  std::vector<CUdeviceptr> allocated_;
+  CUdeviceptr cache_ = 0;
+  int64_t blocks_ = 0, mapped_ = 0;
+  std::unique_ptr<Expander> expander_;
+  std::unique_ptr<InputRing> inputs_;
+  std::unique_ptr<Graphs> graphs_;
+  Pinned ring_, logits_, active_;
+  uint32_t ring_steps_ = 0, ring_width_ = 0;
+  CUstream stream_ = nullptr;
+  CUevent done_ = nullptr;
+  uint64_t arena_version_ = 0;
+  std::atomic<bool> busy_{false};
+
+  using Key = std::pair<Mode, Step>;
+  std::list<std::pair<Key, Prepared>> recent_;  // the latest first
+  std::map<Key, std::list<std::pair<Key, Prepared>>::iterator> by_key_;
+  uint64_t kept_bytes_ = 0;
+  PlayerTimes times_;
+};
+
+}  // namespace vcc
