@@ -11,6 +11,8 @@ TORCH_INDEX ?=
 PYTEST_ARGS ?=
 TORCH ?=
 TRITON ?=
+FUZZ ?= table
+FUZZ_SECONDS ?= 600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,7 +26,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo install test lint types suite smoke wheel test-torch bench format clean
+.PHONY: help demo install test lint types suite smoke wheel test-torch bench fuzz format clean
 .PHONY: gpu-install gpu-test gpu-bench
 
 help:
@@ -37,6 +39,7 @@ help:
 	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
 	@echo "gpu-test    the tests that need a CUDA device, with what python3 and .whl/ have"
 	@echo "gpu-bench   ONLY='weights boot': the GPU benchmarks; writes docs/benchmarks/gpu-*.json"
+	@echo "fuzz        FUZZ=table FUZZ_SECONDS=600: a fuzz target of csrc/fuzz under the sanitizers"
 	@echo "format      rewrite sources by ruff and clang-format"
 	@echo "clean       remove build/; .venv stays"
 
@@ -147,6 +150,10 @@ gpu-bench: gpu-install
 	  PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
 	    $(GPU_BIN)/python tests/benchmarks/gpu/bench_$$part.py $(GPU_ARGS) || missed=1; \
 	done; exit $$missed
+
+# Needs a C++ compiler only: clang's libFuzzer where it is, else changed copies of saved seeds.
+fuzz:
+	$(PYTHON) tests/support/fuzzers.py $(FUZZ) --seconds $(FUZZ_SECONDS)
 
 format: install
 	$(BIN)/ruff check --fix .

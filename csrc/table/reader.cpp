@@ -1,7 +1,6 @@
 #include "table/reader.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <string>
 
@@ -12,8 +11,8 @@ namespace vcc::table {
 
 namespace {
 
-[[noreturn]] void fail(const std::string& what, const std::string& why) {
-  throw Error(Code::kGraph, what, why);
+[[noreturn]] void fail(const std::string& why) {
+  throw Error(Code::kGraph, "cannot size the graph", why);
 }
 
 // The table was read: at its lowest and highest sizes everything lies inside its region.
@@ -26,8 +25,15 @@ void check_ends(const Records& records) {
   }
 }
 
-void put(std::span<std::byte> block, const Param& param, const void* from) {
-  std::memcpy(block.data() + param.offset, from, width_of(param));
+void check_sizes(const Records& records, std::span<const int64_t> sizes) {
+  const auto symbols = records.symbols;
+  const auto n = [](int64_t number) { return std::to_string(number); };
+  if (sizes.size() != symbols.size())
+    fail(n(sizes.size()) + " sizes are given, it has " + n(symbols.size()));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] < symbols[i].low || sizes[i] > symbols[i].high)
+      fail(std::string(records.text(symbols[i].name)) + " is " + n(sizes[i]) +
+           ", the graph is for " + n(symbols[i].low) + " to " + n(symbols[i].high));
 }
 
 }  // namespace
@@ -67,76 +73,16 @@ std::optional<uint32_t> Table::find_region(RegionKind kind, uint32_t index) cons
   return std::nullopt;
 }
 
-void Table::check_sizes(std::span<const int64_t> sizes) const {
-  const auto symbols = records_.symbols;
-  if (sizes.size() != symbols.size())
-    fail("cannot size the graph",
-         std::to_string(sizes.size()) + " sizes given, it has " + std::to_string(symbols.size()));
-  for (size_t i = 0; i < sizes.size(); ++i)
-    if (sizes[i] < symbols[i].low || sizes[i] > symbols[i].high)
-      fail("cannot size the graph", std::string(text(symbols[i].name)) + " is " +
-                                        std::to_string(sizes[i]) + ", it was built for " +
-                                        std::to_string(symbols[i].low) + " to " +
-                                        std::to_string(symbols[i].high));
-}
-
-void Table::evaluate(std::span<const int64_t> sizes, std::vector<int64_t>& values) const {
-  check_sizes(sizes);
-  values.resize(records_.exprs.size());
-  table::evaluate(records_.exprs, sizes, values.data());
+void evaluate_checked(const Records& records, std::span<const int64_t> sizes,
+                      std::vector<int64_t>& values) {
+  check_sizes(records, sizes);
+  values.resize(records.exprs.size());
+  evaluate(records.exprs, sizes, values.data());
   try {
-    check_bounds(records_, values);
+    check_bounds(records, values);
   } catch (const Error& error) {
-    fail("cannot size the graph", error.why);
+    fail(error.why);
   }
-}
-
-std::array<uint32_t, 3> Table::grid(const Node& node, std::span<const int64_t> values) const {
-  std::array<uint32_t, 3> grid;
-  for (int axis = 0; axis < 3; ++axis) {
-    const int64_t size = values[node.grid[axis]];
-    if (size < 1 || size > kGridLimits[axis])
-      fail("cannot launch " + std::string(text(records_.kernels[node.target].function)),
-           "its grid has size " + std::to_string(size) + " in dimension " + std::to_string(axis));
-    grid[axis] = static_cast<uint32_t>(size);
-  }
-  return grid;
-}
-
-uint32_t Table::block_bytes(const Node& node) const {
-  return node.kind == NodeKind::kKernel ? records_.kernels[node.target].param_bytes : kFixedBlock;
-}
-
-void Table::fill(const Node& node, std::span<const int64_t> values, std::span<const uint64_t> bases,
-                 std::span<std::byte> block) const {
-  VCC_EXPECT(block.size() == block_bytes(node) && bases.size() == records_.regions.size(),
-             "a node's parameter block has another size");
-  std::fill(block.begin(), block.end(), std::byte{0});
-  for (const Param& param : records_.params_of(node)) {
-    if (param.kind == ParamKind::kNull) {
-      const uint64_t null = 0;
-      put(block, param, &null);
-    } else if (param.kind == ParamKind::kBytes) {
-      put(block, param, records_.bytes.data() + param.expr);
-    } else if (param.kind == ParamKind::kPointer) {
-      const uint64_t address = bases[param.region] + static_cast<uint64_t>(values[param.expr]);
-      put(block, param, &address);
-    } else {
-      const int64_t value = values[param.expr];
-      if (param.kind == ParamKind::kI32 && node.kind == NodeKind::kKernel && value > INT32_MAX)
-        fail("cannot launch " + std::string(text(records_.kernels[node.target].function)),
-             std::to_string(value) + " does not fit its 32-bit parameter at byte " +
-                 std::to_string(param.offset));
-      put(block, param, &value);
-    }
-  }
-}
-
-int64_t Table::bytes_of(const Tensor& tensor, std::span<const int64_t> values) const {
-  int64_t bytes = kItemSizes[tensor.dtype];
-  for (const uint32_t dim : records_.lists.subspan(tensor.first_dim, tensor.dims))
-    bytes *= values[dim];
-  return bytes;
 }
 
 }  // namespace vcc::table
