@@ -54,6 +54,11 @@ def call_arguments(node: Node) -> list[Any]:
     return values
 
 
+def argument_names(overload: Any) -> tuple[str, ...]:
+    """Names of an operator's positional arguments, in schema order."""
+    return tuple(a.name for a in overload._schema.arguments if not a.kwarg_only)
+
+
 def keyword_only(node: Node) -> list[str]:
     """Names of keyword-only arguments that a call sets to something else than their default."""
     if not isinstance(node.target, OpOverload):

@@ -1,0 +1,186 @@
+"""Sizes as expressions: built in a normal form, renamed, and checked to be what a table can hold.
+
+A table has no negative numbers and no subtraction. Inductor rounds up as ``-(-x // d)`` or
+``(x - 1) // d + 1``: both become ``ceildiv``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from math import gcd, prod
+
+from vcc.cache.errors import CompileError
+from vcc.engine.graphs.expr import Expr, evaluate
+
+SIZES: Mapping[str, int] = {
+    **dict.fromkeys(("float64", "int64"), 8),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "int8", "uint8", "bool"), 1),
+}
+"""Bytes of an element by the name of its type."""
+
+
+def add(left: Expr, right: Expr) -> Expr:
+    """A sum, constants folded and kept on the right."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left + right
+    if isinstance(left, int):
+        left, right = right, left
+    if right == 0:
+        return left
+    if _is(left, "+") and isinstance(left[2], int) and isinstance(right, int):
+        return add(left[1], left[2] + right)
+    if _terms(left)[1] == _terms(right)[1]:
+        return times(_terms(left)[0] + _terms(right)[0], _terms(left)[1])
+    if right == 1 and _is(left, "//") and _is(left[1], "+") and left[1][2] == -1:
+        return ceildiv(left[1][1], left[2])
+    return ["+", left, right]
+
+
+def _terms(expr: Expr) -> tuple[int, Expr]:
+    """A factor that is a number, and the rest."""
+    scaled = _is(expr, "*") and isinstance(expr[1], int)
+    return (expr[1], expr[2]) if scaled else (1, expr)
+
+
+def times(left: Expr, right: Expr) -> Expr:
+    """A product, constants folded and kept on the left."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left * right
+    if isinstance(right, int):
+        left, right = right, left
+    if left == 0:
+        return 0
+    if left == 1:
+        return right
+    if isinstance(left, int) and _is(right, "*") and isinstance(right[1], int):
+        return times(left * right[1], right[2])
+    if left == -1 and _is(right, "//"):
+        return ceildiv(times(-1, right[1]), right[2])
+    return ["*", left, right]
+
+
+def floordiv(left: Expr, right: Expr) -> Expr:
+    """A quotient rounded down."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left // right
+    return left if right == 1 else ["//", left, right]
+
+
+def ceildiv(left: Expr, right: Expr) -> Expr:
+    """A quotient rounded up."""
+    if isinstance(left, int) and isinstance(right, int):
+        return -(-left // right)
+    if right == 1:
+        return left
+    if isinstance(right, int) and divisor(left) % right == 0 and _is(left, "*"):
+        return times(left[1] // right, left[2])
+    return ["ceildiv", left, right]
+
+
+def modulo(left: Expr, right: Expr) -> Expr:
+    """A remainder."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left % right
+    return ["%", left, right]
+
+
+def least(left: Expr, right: Expr) -> Expr:
+    """The smaller of two."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return left if left == right else ["min", left, right]
+
+
+def most(left: Expr, right: Expr) -> Expr:
+    """The larger of two."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return left if left == right else ["max", left, right]
+
+
+BUILDERS: Mapping[str, Callable[[Expr, Expr], Expr]] = {
+    "+": add,
+    "*": times,
+    "//": floordiv,
+    "%": modulo,
+    "min": least,
+    "max": most,
+    "ceildiv": ceildiv,
+}
+
+
+def rebuilt(expr: Expr, names: Mapping[str, Expr]) -> Expr:
+    """An expression in normal form with every symbol replaced.
+
+    Raises:
+        KeyError: a symbol has no replacement.
+    """
+    if isinstance(expr, int):
+        return expr
+    if isinstance(expr, str):
+        return names[expr]
+    return reduce(BUILDERS[expr[0]], (rebuilt(part, names) for part in expr[1:]))
+
+
+def checked(expr: Expr) -> Expr:
+    """The expression, if a table can hold it.
+
+    Raises:
+        CompileError: it subtracts, is negative, or divides by a size.
+    """
+    if isinstance(expr, str) or (isinstance(expr, int) and expr >= 0):
+        return expr
+    divides = _is(expr, "//") or _is(expr, "%") or _is(expr, "ceildiv")
+    if isinstance(expr, int) or (divides and not (isinstance(expr[2], int) and expr[2] > 0)):
+        raise CompileError(
+            f"a node table cannot hold the size {expr!r:.80}",
+            "its sizes are sums, products and quotients of numbers that are not negative",
+        )
+    for part in expr[1:]:
+        checked(part)
+    return expr
+
+
+def divisor(expr: Expr) -> int:
+    """A number that divides the expression whatever its symbols are; 0 for zero itself."""
+    if isinstance(expr, int):
+        return abs(expr)
+    if isinstance(expr, str):
+        return 1
+    parts = [divisor(part) for part in expr[1:]]
+    if expr[0] == "*":
+        return prod(parts)
+    return gcd(*parts) if expr[0] in ("+", "min", "max") else 1
+
+
+def elements(shape: Sequence[Expr]) -> Expr:
+    """The number of elements of a shape."""
+    return reduce(times, shape, 1)
+
+
+def dense(shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Row-major strides without gaps, in elements."""
+    strides: list[Expr] = []
+    step: Expr = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = times(size, step)
+    return tuple(strides[::-1])
+
+
+def is_dense(shape: Sequence[Expr], stride: Sequence[Expr]) -> bool:
+    """Whether the strides are row-major without gaps; those of single elements do not matter."""
+    wanted = zip(shape, stride, dense(shape), strict=True)
+    return all(size == 1 or found == right for size, found, right in wanted)
+
+
+def largest(expr: Expr, highs: Mapping[str, int]) -> int:
+    """The value at the largest sizes: every operator but % grows with its operands."""
+    return evaluate(expr, highs)
+
+
+def _is(expr: Expr, head: str) -> bool:
+    return isinstance(expr, list) and expr[0] == head

@@ -1,0 +1,138 @@
+"""A piece compiled for a target: results are left where they are made, without a copy.
+
+A piece of the partition copies each result into a buffer of the caller. Here it returns them, and
+the caller's value lies where the result does: a matrix product writes straight into the logits,
+and the values of a fused QKV product stay in it as a strided view, for operators that take one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from vcc.cache.errors import CompileError, VccError
+from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
+from vcc.engine.graphs.planner.reader import read_piece
+from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
+from vcc.engine.partition.canonical import fake_arguments
+from vcc.engine.torch_shim.fx_wrapper import compile_to_graph
+from vcc.engine.torch_shim.profiles import DeviceProfile
+from vcc.engine.types import Piece
+
+ALIGNMENT = 16
+"""Bytes that generated code assumes every pointer and row to be a multiple of."""
+
+
+def compile_piece(
+    piece: Piece,
+    profile: DeviceProfile,
+    options: Mapping[str, Any],
+    *,
+    copied: Collection[int] = (),
+    strided: Collection[int] = (),
+) -> PlannedPiece:
+    """Compile one unique piece for the installed device and read its work.
+
+    Args:
+        piece: the piece.
+        profile: the device.
+        options: Inductor's, of `cuda_options`.
+        copied: outputs (by index) that need memory of their own.
+        strided: outputs that may be views with a stride a row.
+
+    Raises:
+        CompileError: it does not compile, or holds what a node table cannot express.
+    """
+    kept = frozenset(copied)
+    while True:
+        planned = _compiled(piece, profile, options, kept)
+        wrong = _wrong(piece, planned, kept, strided)
+        if not wrong:
+            return planned
+        kept |= wrong
+
+
+def _compiled(
+    piece: Piece, profile: DeviceProfile, options: Mapping[str, Any], kept: frozenset[int]
+) -> PlannedPiece:
+    first = len(piece.arguments) - piece.outputs
+    arguments = [
+        f"{index}" if index < first or index - first in kept else None
+        for index in range(len(piece.arguments))
+    ]
+    fakes = fake_arguments(piece)
+    given = [fake for fake, name in zip(fakes, arguments, strict=True) if name is not None]
+    try:
+        compiled = compile_to_graph(returning(piece, kept), given, options, profile)
+    except VccError:
+        raise
+    except Exception as error:
+        raise CompileError(
+            f"piece {piece.id[:12]} does not compile for {profile.target}",
+            f"{type(error).__name__}: {str(error).strip()[:1500]}",
+        ) from error
+    return read_piece(piece, compiled, arguments)
+
+
+def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:
+    """The piece's graph with its results returned; those of `kept` go into buffers as before."""
+    graph = copy.deepcopy(piece.graph)
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    buffers = placeholders[len(piece.arguments) - piece.outputs :]
+    results = []
+    for index, buffer in enumerate(buffers):
+        if index in kept:
+            continue
+        (write,) = buffer.users
+        if write.target is not torch.ops.aten.copy_.default:
+            raise CompileError(f"output {index} of piece {piece.id[:12]} is not written by a copy")
+        results.append(write.args[1])
+        graph.graph.erase_node(write)
+        graph.graph.erase_node(buffer)
+    output = next(node for node in graph.graph.nodes if node.op == "output")
+    output.args = (tuple(results),)
+    graph.recompile()
+    return graph
+
+
+def _wrong(
+    piece: Piece, planned: PlannedPiece, kept: frozenset[int], strided: Collection[int]
+) -> frozenset[int]:
+    """Returned outputs that callers cannot take as they are."""
+    specs = piece.arguments[len(piece.arguments) - piece.outputs :]
+    wrong = set()
+    for index, name in enumerate(planned.outputs):
+        if index in kept:
+            continue
+        placed, fits = planned.tensors[name], is_plain
+        if index in strided:
+            fits = _fits_rows
+        own = placed.base in planned.buffers and placed.geometry.shape == specs[index].shape
+        if not own or not fits(placed.geometry):
+            wrong.add(index)
+    return frozenset(wrong)
+
+
+def is_plain(geometry: Geometry) -> bool:
+    """Whether a tensor lies dense at the start of its memory."""
+    return geometry.offset == 0 and is_dense(geometry.shape, geometry.stride)
+
+
+def _fits_rows(geometry: Geometry) -> bool:
+    return is_plain(geometry) or is_strided(geometry)
+
+
+def is_strided(geometry: Geometry) -> bool:
+    """Whether a matrix has dense rows that start at multiples of the alignment."""
+    item = SIZES[geometry.dtype]
+    starts = (times(item, geometry.offset), times(item, geometry.stride[0]))
+    return (
+        len(geometry.shape) == 2
+        and geometry.stride[1] == 1
+        and isinstance(geometry.stride[0], int)
+        and all(divisor(start) % ALIGNMENT == 0 for start in starts)
+    )

@@ -1,0 +1,132 @@
+"""What the memory and the sizes of a step are before anything is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.planner.arithmetic import checked, dense, rebuilt
+from vcc.engine.graphs.planner.memory import Located, Memory, tensor_bytes
+from vcc.engine.graphs.planner.types import Geometry
+from vcc.engine.graphs.program import Program, Value
+from vcc.engine.graphs.table.types import RegionKind, Role, Symbol
+
+CACHE = "kv_caches_"
+"""Names of the inputs that are KV caches, one a layer."""
+
+SIZES: Mapping[str, str] = {"input_ids": "T", "block_table": "B", "seq_lens": "B", f"{CACHE}0": "K"}
+"""Step sizes by the input that carries each: tokens, sequences, KV blocks."""
+
+ROWS = ("input_ids", "positions", "slot_mapping")
+"""Inputs with one entry a token: first, so that where they lie depends on T alone."""
+
+SAMPLING: tuple[tuple[str, str, Role], ...] = (
+    ("temperature", "float32", Role.INPUT),
+    ("top_p", "float32", Role.INPUT),
+    ("top_k", "int32", Role.INPUT),
+    ("seed", "int64", Role.INPUT),
+    ("request", "int32", Role.INPUT),
+    ("step", "int32", Role.INPUT),
+    ("active", "int32", Role.INPUT),
+    ("token", "int32", Role.OUTPUT),
+)
+"""Tensors [B] of the loop's head and tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepLimits:
+    """The largest sizes of a decoder's step."""
+
+    tokens: int
+    seqs: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Sizes, values and memory of a step.
+
+    Attributes:
+        symbols: sizes with their ranges.
+        values: every value of the program, dense in memory of its own.
+        memories: of what exists before the first launch: weights, caches, inputs.
+        roles: of the values that live in them.
+        targets: parameter or constant of each weight or constant.
+    """
+
+    symbols: tuple[Symbol, ...]
+    values: Mapping[str, Located]
+    memories: Mapping[str, Memory]
+    roles: Mapping[str, Role]
+    targets: Mapping[str, str]
+
+    @property
+    def highs(self) -> dict[str, int]:
+        """The largest sizes by name."""
+        return {symbol.name: symbol.high for symbol in self.symbols}
+
+
+def step_of(program: Program, limits: StepLimits | None, tied: Mapping[str, str]) -> Step:
+    """The step that a program is.
+
+    Args:
+        program: of the partition.
+        limits: of a decoder's step; None for a plain module.
+        tied: parameter to the parameter whose memory it shares.
+    """
+    names = _names(program, limits)
+    values = {value.name: _located(value, names) for value in program.values}
+    memories: dict[str, Memory] = {}
+    roles: dict[str, Role] = {}
+    homes = {value.target: value.name for value in program.values if value.role == "weight"}
+    for value in sorted(program.values, key=lambda value: value.name not in ROWS):
+        found = KINDS.get(value.role if not _is_cache(value) else "cache")
+        if found is None:
+            continue
+        home = homes.get(tied.get(value.target, ""), value.name)
+        if home != value.name:
+            values[value.name] = Located(home, values[value.name].geometry)
+        else:
+            size = tensor_bytes(value.dtype, values[value.name].geometry.shape)
+            memories[value.name] = Memory(value.name, found[0], checked(size))
+        roles[value.name] = found[1]
+    if limits is not None:
+        for name, dtype, role in SAMPLING:
+            values[name] = Located(name, Geometry(dtype, ("B",), (1,)))
+            memories[name] = Memory(name, RegionKind.IO, tensor_bytes(dtype, ("B",)))
+            roles[name] = role
+    targets = {value.name: value.target for value in program.values}
+    return Step(_symbols(program, limits, names), values, memories, roles, targets)
+
+
+KINDS: Mapping[str, tuple[RegionKind, Role]] = {
+    "weight": (RegionKind.WEIGHTS, Role.WEIGHT),
+    "constant": (RegionKind.WEIGHTS, Role.CONSTANT),
+    "cache": (RegionKind.KV_CACHE, Role.CACHE),
+    "input": (RegionKind.IO, Role.INPUT),
+}
+
+
+def _is_cache(value: Value) -> bool:
+    return value.role == "input" and value.name.startswith(CACHE)
+
+
+def _names(program: Program, limits: StepLimits | None) -> dict[str, str]:
+    if limits is None:
+        return {s.name: f"{s.source}_{s.dim}" for s in program.symbols}
+    return {s.name: SIZES[s.source] for s in program.symbols}
+
+
+def _symbols(
+    program: Program, limits: StepLimits | None, names: Mapping[str, str]
+) -> tuple[Symbol, ...]:
+    if limits is None:
+        return tuple(Symbol(names[s.name], s.low, s.high) for s in program.symbols)
+    highs = {"T": limits.tokens, "B": limits.seqs, "K": limits.blocks}
+    return tuple(Symbol(name, 1, high) for name, high in highs.items())
+
+
+def _located(value: Value, names: Mapping[str, str]) -> Located:
+    shape: tuple[Expr, ...] = tuple(rebuilt(size, names) for size in value.shape)
+    return Located(value.name, Geometry(value.dtype, shape, dense(shape)))
