@@ -53,6 +53,17 @@ class Shelf:
                 return ()
         return tuple(index for index in found if index is not None)
 
+    def shelves(self) -> tuple[str, ...]:
+        """Names of the shelves below this one; errors as `indexes`."""
+        with self._reading() as store:
+            if store is None:
+                return ()
+            try:
+                with store.below(*self.place) as folder:
+                    return tuple(name for name in folder.names() if is_digest(name))
+            except FileNotFoundError:
+                return ()
+
     def read(self, digest: str, size: int) -> bytes:
         """The verified bytes of a blob that an index names.
 

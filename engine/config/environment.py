@@ -40,6 +40,7 @@ class Environment:
         hf_hub_offline: HF_HUB_OFFLINE, or TRANSFORMERS_OFFLINE: never use the network.
         hf_endpoint: HF_ENDPOINT, empty for the public hub.
         libcuda: VCC_LIBCUDA, the CUDA driver library; a name is searched as the linker does.
+        cuda_home: CUDA_HOME or CUDA_PATH, where a CUDA toolkit lies; empty for the usual place.
         cxx: CXX, the C++ compiler; empty for the usual ones.
         key: the set variables of `KEY_VARIABLES`, for the code key; of a path, the last part, as
             keys hold no paths (the compiler's version is an entry of its own).
@@ -53,6 +54,7 @@ class Environment:
     hf_hub_offline: bool
     hf_endpoint: str
     libcuda: str
+    cuda_home: str
     cxx: str
     key: tuple[tuple[str, str], ...]
 
@@ -77,6 +79,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         hf_hub_offline=_switch(env, "HF_HUB_OFFLINE") or _switch(env, "TRANSFORMERS_OFFLINE"),
         hf_endpoint=env.get("HF_ENDPOINT", ""),
         libcuda=env.get("VCC_LIBCUDA") or "libcuda.so.1",
+        cuda_home=env.get("CUDA_HOME") or env.get("CUDA_PATH") or "",
         cxx=env.get("CXX", ""),
         key=tuple((name, Path(env[name]).name) for name in KEY_VARIABLES if env.get(name)),
     )

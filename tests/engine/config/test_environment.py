@@ -55,6 +55,12 @@ def test_values_are_read() -> None:
     assert read_environment({"VCC_LIBCUDA": "/fake/libcuda.so.1"}).libcuda == "/fake/libcuda.so.1"
 
 
+def test_a_toolkit_is_named_by_either_variable() -> None:
+    assert read_environment({}).cuda_home == ""
+    assert read_environment({"CUDA_PATH": "/b"}).cuda_home == "/b"
+    assert read_environment({"CUDA_HOME": "/a", "CUDA_PATH": "/b"}).cuda_home == "/a"
+
+
 def test_key_entries_hold_no_path() -> None:
     assert read_environment({"CXX": "/opt/bin/g++-12"}).key == (("CXX", "g++-12"),)
 

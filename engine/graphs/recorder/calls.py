@@ -1,0 +1,141 @@
+"""The native recorder: CUPTI, captured graphs, cuBLASLt. For processes that build and exit.
+
+A subscription to CUPTI makes every later graph launch of the process dearer, so nothing that serves
+may call this.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from vcc.cache.digest import Digest
+from vcc.engine.config.environment import read_environment
+from vcc.engine.graphs.recorder.draft import Draft, read_draft
+from vcc.engine.graphs.recorder.libraries import CUBLASLT, CUPTI, candidates
+from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.native import functions
+from vcc.engine.tune.shapes import GemmShape
+
+_native = functions(
+    {
+        "vcc_recorder_open": "str i32",
+        "vcc_recorder_watch": "str -> str",
+        "vcc_recorder_cubin_size": "u64 -> u64",
+        "vcc_recorder_cubin": "u64 buffer u64",
+        "vcc_recorder_graph": "ptr -> str",
+        "vcc_lt_open": "str -> u64 str",
+        "vcc_lt_workspace": "u32 u32 u32 u32 u32 -> u64",
+        "vcc_lt_record": "u32 u32 u32 u32 u32 bytes u32 -> str",
+        "vcc_lt_run": "u32 u32 u32 u32 u32 bytes",
+        "vcc_pool_open": "u32 i32 u64 u64",
+        "vcc_pool_used": "u32 -> u64",
+    }
+)
+
+
+class Cubins:
+    """The code that the driver has loaded since `watch`, by number and by digest."""
+
+    def __init__(self) -> None:
+        self._digests: dict[int, str] = {}
+        self.bytes: dict[str, bytes] = {}
+
+    def digest(self, number: int) -> str:
+        """The SHA-256 in hex of a cubin by its number; its bytes are in `bytes` from then on."""
+        if number not in self._digests:
+            data = bytearray(_native.vcc_recorder_cubin_size(number))
+            _native.vcc_recorder_cubin(number, data, len(data))
+            self._digests[number] = Digest.of(data).hex
+            self.bytes[self._digests[number]] = bytes(data)
+        return self._digests[number]
+
+
+def watch(paths: Sequence[str] | None = None) -> str:
+    """Keep every cubin that the driver loads from now on; the path of the CUPTI that is used.
+
+    Raises:
+        DeviceError: there is no CUPTI, or it refuses; with what works without it.
+    """
+    found = candidates(CUPTI) if paths is None else paths
+    return str(_native.vcc_recorder_watch("\n".join(found)))
+
+
+def open_driver(ordinal: int = -1) -> None:
+    """Load the driver; with an ordinal also make that device current in this thread.
+
+    Raises:
+        DeviceError: no driver, or no such device.
+    """
+    _native.vcc_recorder_open(read_environment().libcuda, ordinal)
+
+
+def read_graph(graph: int, cubins: Cubins) -> Draft:
+    """A captured graph.
+
+    Args:
+        graph: address of a `CUgraph`.
+        cubins: filled with the code of its kernels.
+
+    Raises:
+        GraphError: a node that a table cannot hold, named.
+    """
+    return read_draft(_native.vcc_recorder_graph(graph), cubins.digest)
+
+
+def open_cublaslt(paths: Sequence[str] | None = None) -> tuple[int, str]:
+    """Load cuBLASLt: its version (130100 for 13.1.0) and its path.
+
+    Raises:
+        DeviceError: there is none, with what works without it.
+    """
+    found = candidates(CUBLASLT) if paths is None else paths
+    version, path = _native.vcc_lt_open("\n".join(found))
+    return int(version), str(path)
+
+
+def workspace_bytes(shape: GemmShape) -> int:
+    """Bytes of workspace that cuBLASLt's choice for a product needs."""
+    return int(_native.vcc_lt_workspace(*_numbers(shape)))
+
+
+def record_product(
+    shape: GemmShape, operands: Sequence[int], pattern: int, cubins: Cubins
+) -> Draft:
+    """The nodes that cuBLASLt would launch, without launching them.
+
+    Args:
+        shape: the product.
+        operands: addresses of a, w, c, d and the workspace; nothing needs to lie there.
+        pattern: a byte that dead memory is filled with first.
+        cubins: filled with the code.
+    """
+    text = _native.vcc_lt_record(*_numbers(shape), _packed(operands), pattern)
+    return read_draft(text, cubins.digest)
+
+
+def run_product(shape: GemmShape, operands: Sequence[int]) -> None:
+    """Compute a product by cuBLASLt itself, and wait."""
+    _native.vcc_lt_run(*_numbers(shape), _packed(operands))
+
+
+def open_pool(index: int, ordinal: int, base: int, size: int) -> None:
+    """Reserve `size` bytes of addresses at exactly `base` for a pool (csrc/recorder/pool.h).
+
+    Raises:
+        DeviceError: something else lies there.
+    """
+    _native.vcc_pool_open(index, ordinal, base, size)
+
+
+def pool_used(index: int) -> int:
+    """Bytes that a pool has handed out."""
+    return int(_native.vcc_pool_used(index))
+
+
+def _numbers(shape: GemmShape) -> tuple[int, int, int, int, int]:
+    return shape.m, shape.n, shape.k, DTYPE_NAMES.index(shape.dtype), int(shape.has_c)
+
+
+def _packed(operands: Sequence[int]) -> bytes:
+    return struct.pack("<5Q", *operands)

@@ -1,0 +1,117 @@
+"""Record matrix products: from cuBLASLt's own nodes to entries of the GEMM store.
+
+Addresses are invented: nothing is allocated, nothing is launched, no weights are needed. Each
+product is recorded with its operands at two places and at the first again, with other bytes in dead
+memory each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from vcc.cache.errors import GraphError
+from vcc.engine.graphs.recorder.calls import Cubins, record_product, workspace_bytes
+from vcc.engine.graphs.recorder.draft import Draft
+from vcc.engine.graphs.recorder.merge import merge
+from vcc.engine.graphs.recorder.words import Move
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind
+from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.store import GemmEntry
+
+A, W, C, D, WORKSPACE = range(5)
+"""Indices of OPERAND regions."""
+
+FIRST = (0x1357_9B24_6100, 0x2468_ACE0_3500, 0x31F3_5D17_9B00, 0x4C0F_EE51_7300, 0x5B1D_2A97_C500)
+SECOND = (0x16A9_D3C5_2F00, 0x2B97_4E83_6D00, 0x3805_91EB_4700, 0x4563_F02D_B900, 0x52C1_7B6F_1D00)
+"""Invented addresses: odd multiples of 256 that no small number or size looks like."""
+
+PATTERNS = (0xA5, 0x5A, 0x3C)
+"""What dead memory is filled with before each of the three recordings."""
+
+SEGMENT = "gemm"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A product that cannot be stored, and why."""
+
+    shape: GemmShape
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What came of recording several products; `noise` and `pointers` count words of all."""
+
+    entries: tuple[GemmEntry, ...]
+    refused: tuple[Refused, ...]
+    pointers: int = 0
+    noise: int = 0
+
+
+def record(
+    shapes: Iterable[GemmShape], progress: Callable[[GemmShape], None] = lambda shape: None
+) -> Recorded:
+    """Record products by the cuBLASLt that is open (`calls.open_cublaslt`), CUPTI watching.
+
+    Args:
+        shapes: what to record.
+        progress: called before each.
+
+    Raises:
+        DeviceError: the device or a library failed; what cannot be stored is in the result.
+    """
+    cubins = Cubins()
+    entries, refused, pointers, noise = [], [], 0, 0
+    for shape in shapes:
+        progress(shape)
+        try:
+            table, found = record_table(shape, cubins)
+        except GraphError as error:
+            refused.append(Refused(shape, str(error)))
+            continue
+        used = {digest: cubins.bytes[digest] for digest, _ in table.cubins}
+        entries.append(GemmEntry(shape, encode(table), used))
+        pointers, noise = pointers + found[0], noise + found[1]
+    return Recorded(tuple(entries), tuple(refused), pointers, noise)
+
+
+def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int, int]]:
+    """The node table of one product, with the numbers of its pointers and of zeroed bytes.
+
+    Raises:
+        GraphError: cuBLASLt's nodes hold what cannot be moved.
+    """
+    sizes = operand_sizes(shape, workspace_bytes(shape))
+    used = [index for index, size in enumerate(sizes) if size]
+    first, second = (_placed(bases, used) for bases in (FIRST, SECOND))
+    drafts: list[Draft] = [
+        record_product(shape, operands, pattern, cubins)
+        for operands, pattern in zip((first, second, first), PATTERNS, strict=True)
+    ]
+    moves = [Move(at, first[i], second[i], sizes[i]) for at, i in enumerate(used)]
+    merged = merge(SEGMENT, drafts[0], drafts[1], drafts[2], moves)
+    table = NodeTable(
+        regions=tuple(Region(RegionKind.OPERAND, sizes[i], index=i) for i in used),
+        cubins=tuple((digest, len(cubins.bytes[digest])) for digest in merged.digests),
+        kernels=merged.kernels,
+        nodes=merged.nodes,
+        segments=merged.segments,
+        edges=merged.edges,
+    )
+    return table, (merged.pointers, merged.noise)
+
+
+def operand_sizes(shape: GemmShape, workspace: int) -> tuple[int, int, int, int, int]:
+    """Bytes of a, w, c, d and the workspace; 0 for what a product does not have."""
+    width = DTYPES[shape.dtype]
+    result = shape.m * shape.n * width
+    c = result if shape.has_c else 0
+    return shape.m * shape.k * width, shape.n * shape.k * width, c, result, workspace
+
+
+def _placed(bases: Sequence[int], used: Sequence[int]) -> list[int]:
+    return [base if index in used else 0 for index, base in enumerate(bases)]
