@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, out, out_json, size_text
 from vcc.cli.inspect_batches import inspect_batches
+from vcc.cli.inspect_graph import inspect_graph, inspect_kernel
 from vcc.cli.request import ModelOptions, build_request, takes_model
+from vcc.cli.stored import find_entry
 
 if TYPE_CHECKING:
     from vcc.cache.request import Entry
-    from vcc.cache.store import Store
 
 app = typer.Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Look at the store, an artifact, a key, or the steps of a run.",
+    help="Look at the store, an artifact, a key, a GPU graph, or the steps of a run.",
 )
 app.command("batches")(inspect_batches)
-
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID|MODEL", help="an artifact id or its beginning, or a model", show_default=False
-    ),
-]
+app.command("graph")(inspect_graph)
+app.command("kernel")(inspect_kernel)
 
 
 @app.command("cache")
@@ -54,7 +50,7 @@ _HEAD = ("artifact", "age", "size", "dtype", "compile", "graphs", "what")
 
 @app.command("artifact")
 def inspect_artifact(
-    name: Name, cache_dir: options.CacheDir = None, json: options.Json = False
+    name: options.Stored, cache_dir: options.CacheDir = None, json: options.Json = False
 ) -> None:
     """Show one artifact: request, keys, host rules, blobs."""
     import msgspec
@@ -117,43 +113,6 @@ def inspect_key(
     _section("stated by these options", stated)
     _section("left open (a build would use)", left_open)
     out(f"\nhit: artifact {hit[:12]}" if hit else f"\nmiss: {found.why}")
-
-
-def find_entry(store: Store, name: str) -> Entry:
-    """The entry an id, the beginning of one, or a model names; a model's newest.
-
-    Raises:
-        UsageError: several ids begin so.
-        MissingArtifact: none.
-    """
-    from vcc.cache.errors import MissingArtifact, UsageError
-
-    entries = tuple(store.entries())
-    hex_name = name.lower()
-    fit = [e for e in entries if len(hex_name) >= 4 and e.artifact.startswith(hex_name)]
-    if len(fit) > 1:
-        ids = ", ".join(entry.artifact[:16] for entry in fit)
-        raise UsageError(f"{name} is not one artifact", f"these begin so: {ids}")
-    if fit:
-        return fit[0]
-    found = _of_model(entries, name)
-    if found is None:
-        raise MissingArtifact(
-            f"no artifact {name}", f"not in {store.root}", "vcc inspect cache lists what is stored"
-        )
-    return found
-
-
-def _of_model(entries: tuple[Entry, ...], name: str) -> Entry | None:
-    """The newest artifact of a model, whatever its dtype and settings; None if there is none."""
-    from vcc.cache.errors import ModelError
-    from vcc.engine.models.source import open_source
-
-    try:
-        digest = open_source(name, weights="none").model_key().digest.hex
-    except ModelError:
-        return None
-    return next((one for one in entries if one.fields.get("model.digest") == digest), None)
 
 
 def _entry_dict(entry: Entry) -> dict[str, object]:

@@ -118,6 +118,12 @@ MaxNumBatchedTokens = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--max-num-batched-tokens", metavar="N", help="most tokens in a step"),
 ]
+Stored = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|MODEL", help="an artifact id or its beginning, or a model", show_default=False
+    ),
+]
 CacheDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR"),

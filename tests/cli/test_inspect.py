@@ -64,7 +64,7 @@ def test_an_ambiguous_beginning_lists_the_candidates(vcc, engine, monkeypatch):
     import pytest
 
     from vcc.cache.errors import UsageError
-    from vcc.cli.inspect import find_entry
+    from vcc.cli.stored import find_entry
 
     class Two:
         root = "x"

@@ -213,7 +213,7 @@ def test_version(vcc):
     ("typed", "offered"),
     [
         ("vcc ", {"compile", "run", "inspect"}),
-        ("vcc inspect ", {"artifact", "batches", "cache", "key"}),
+        ("vcc inspect ", {"artifact", "batches", "cache", "graph", "kernel", "key"}),
         ("vcc compile demo --mode full", {"full", "full_decode_only", "full_and_piecewise"}),
         ("vcc run demo --golden ", {"off", "one", "all"}),
         ("vcc run de", {"demo"}),

@@ -59,7 +59,8 @@ def triton_poi_fused_tanh_0(x, y, n, LANES : tl.constexpr):
     at = tl.program_id(0) * LANES + tl.arange(0, LANES)
     tl.device_assert((at >= 0) | ~(at < n), "index out of bounds")
     found = tl.load(x + at, mask=at < n)
-    tl.store(y + at, libdevice.tanh(found) + tl_math.exp(found) + libdevice.pow(found, found), mask=at < n)
+    result = libdevice.tanh(found) + tl_math.exp(found) + libdevice.pow(found, found)
+    tl.store(y + at, result, mask=at < n)
 """
 
 PARAMETERS = (("x", "*fp32"), ("y", "*fp32"), ("n", "i32"))

@@ -1,0 +1,148 @@
+"""vcc inspect graph and kernel show what a GPU artifact holds, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+from support.cli_reference import PAGE, differences, shapes
+from support.gpu_artifacts import publish, table_and_blobs
+
+from vcc.cache.errors import Exit
+from vcc.cache.store import Store
+
+
+@pytest.fixture
+def stored(own_store):
+    return publish(Store.open(None))
+
+
+def digest_of(function: str) -> str:
+    return next(k.cubin for k in table_and_blobs()[0].kernels if k.function == function)
+
+
+def test_graph_shows_segments_kernels_products_and_regions(vcc, stored):
+    text = vcc("inspect", "graph", "demo", "--tokens", "4", "--seqs", "2").out
+    assert "sizes T = 4, B = 2, K = 8 (built for T 1 to 512, B 1 to 64, K 8 to 4096)" in text
+    for part in ("piece", "0123456789abcdef", "vcc::paged_attention", "gemm, tile 16x64, k in 4"):
+        assert part in text
+    assert "WORKSPACE  1.0 MB" in " ".join(text.split()).replace("WORKSPACE ", "WORKSPACE  ")
+
+
+def test_sizes_decide_grids_and_which_nodes_run(vcc, stored):
+    def nodes(*words: str) -> list[dict]:
+        found = vcc("inspect", "graph", "demo", "--json", *words).json
+        assert found["artifact"] == stored.artifact
+        return found["tables"]["table/step"]["nodes"]
+
+    decode = nodes("--tokens", "2", "--seqs", "2")
+    mixed = nodes("--tokens", "200", "--seqs", "2")
+    assert (decode[0]["when"], decode[0]["grid"]) == ("UNIFORM", [1, 32, 1])
+    assert (mixed[0]["when"], mixed[0]["grid"]) == ("MIXED", [4, 32, 1])
+
+
+def test_launches_are_counted_by_kernel(vcc, stored):
+    found = vcc("inspect", "graph", stored.artifact[:8], "--json").json["tables"]["table/step"]
+    launches = {one["function"]: one["launches"] for one in found["kernels"]}
+    assert launches == {"kernel": 1, "gemm": 0, "reduce": 0}
+    (plain, adding) = found["gemms"]
+    assert (plain["rows"], plain["n"], plain["k"], plain["adds"]) == (1, 64, 64, False)
+    assert adding["route"] == "gemm, tile 64x64"
+
+
+def test_every_node_is_listed_when_asked(vcc, stored):
+    text = vcc("inspect", "graph", "demo", "--nodes").out
+    assert "1x32x1" in text
+    assert "reads WEIGHTS, updates KV_CACHE" in text
+
+
+def test_dot_is_a_graph_with_a_frame_a_segment(vcc, stored, tmp_path):
+    file = tmp_path / "step.dot"
+    assert vcc("inspect", "graph", "demo", "--dot", str(file)).code == 0
+    text = file.read_text()
+    assert text.startswith("digraph step {")
+    assert text.count("subgraph cluster_") == 4
+    assert 'label="op vcc::paged_attention"' in text
+    assert text.count(" -> ") == 5
+    assert text.count("{") == text.count("}")
+    refused = vcc("inspect", "graph", "demo", "--dot", str(tmp_path / "no" / "file"))
+    assert refused.code == Exit.STORAGE
+
+
+def test_a_size_outside_the_table_is_refused_with_its_range(vcc, stored):
+    done = vcc("inspect", "graph", "demo", "--tokens", "513")
+    assert done.code == Exit.USAGE
+    assert "T = 513 is outside the table's range" in done.err
+    assert "1 to 512" in done.err
+
+
+def test_an_artifact_without_tables_says_for_what_it_is(vcc, engine):
+    vcc("compile", "demo")
+    (entry,) = vcc("inspect", "cache", "--json").json["artifacts"]
+    done = vcc("inspect", "graph", entry["artifact"])
+    assert done.code == Exit.USAGE
+    assert "it was built for cpu:x86-64-v3" in done.err
+    assert "--target sm_90" in done.err
+    assert vcc("inspect", "graph", "demo").code == Exit.NEGATIVE
+
+
+def test_of_a_model_the_gpu_artifact_is_taken(vcc, engine, stored):
+    vcc("compile", "demo")
+    found = vcc("inspect", "graph", "demo", "--json").json
+    assert found["artifact"] == stored.artifact
+
+
+def test_kernel_shows_functions_registers_and_users(vcc, stored):
+    digest = digest_of("reduce")
+    text = vcc("inspect", "kernel", digest[:12]).out
+    assert text.startswith(digest)
+    assert "sm_90" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["reduce", "18", "1.0", "kB", "0", "B", "48", "B", "128", "B"] in rows
+    found = vcc("inspect", "kernel", digest, "--json").json
+    assert {one["name"]: one["registers"] for one in found["functions"]} == {
+        "kernel": 40,
+        "reduce": 18,
+    }
+    assert [(one["function"], one["nodes"]) for one in found["uses"]] == [
+        ("kernel", 2),
+        ("reduce", 0),
+    ]
+
+
+def test_the_elf_file_can_be_had(vcc, stored, tmp_path):
+    file = tmp_path / "k.cubin"
+    digest = digest_of("gemm")
+    assert vcc("inspect", "kernel", digest, "--cubin", str(file)).code == 0
+    assert file.read_bytes() == table_and_blobs()[1][f"cubin/{digest}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "what"),
+    [
+        ("0", Exit.USAGE, "too short"),
+        ("ffff" * 3, Exit.NEGATIVE, "no kernel"),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_said(vcc, stored, name, code, what):
+    done = vcc("inspect", "kernel", name)
+    assert done.code == code
+    assert what in done.err
+
+
+def test_both_import_no_torch(spawn, stored):
+    code = (
+        "import sys\n"
+        "from vcc.cli import main\n"
+        f"code = main.run(['inspect', 'graph', 'demo']) or main.run(['inspect', 'kernel', "
+        f"'{digest_of('gemm')}'])\n"
+        "sys.exit(code or 'torch' in sys.modules)\n"
+    )
+    process = spawn(code=code)
+    _, error = process.communicate()
+    assert process.returncode == 0, error
+
+
+def test_json_has_the_shape_of_the_page(vcc, stored):
+    shown = shapes(PAGE.read_text())
+    assert differences(shown["graph"], vcc("inspect", "graph", "demo", "--json").json) == []
+    found = vcc("inspect", "kernel", digest_of("gemm"), "--json").json
+    assert differences(shown["kernel"], found) == []
