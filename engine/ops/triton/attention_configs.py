@@ -1,0 +1,67 @@
+"""Tile sizes of the attention kernels, by shared memory of the device and bytes of a head.
+
+First choices, not measured on every device: a tile of keys and values and its copies in flight
+(stages) must fit the shared memory of a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vcc.engine.ops.triton.specs import BYTES
+from vcc.engine.torch_shim.profiles import DeviceProfile
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeConfig:
+    """How keys are split in a decode step.
+
+    Args:
+        keys: keys of a tile.
+        warps, stages: Triton's options.
+        waves: programs a multiprocessor that a small batch is split into.
+    """
+
+    keys: int
+    warps: int
+    stages: int
+    waves: int = 4
+
+    def programs(self, profile: DeviceProfile) -> int:
+        """Programs that fill the device."""
+        return self.waves * profile.sm_count
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillConfig:
+    """A tile of query rows (heads of a group count as rows) and keys."""
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+
+
+def decode_config(dtype: str, dims: int, profile: DeviceProfile) -> DecodeConfig:
+    """The configuration for heads of `dims` values (a power of two)."""
+    if dtype == "float32":
+        return DecodeConfig(32 if dims <= 128 else 16, 4, 2)
+    keys = 64 if dims <= 128 else 32
+    large = profile.shared_per_block_optin > 128 << 10
+    return DecodeConfig(keys, 4, 3 if large else 2)
+
+
+def prefill_config(dtype: str, dims: int, profile: DeviceProfile) -> PrefillConfig:
+    """The configuration for heads of `dims` values (a power of two)."""
+    if dtype == "float32":
+        return PrefillConfig(32, 32 if dims <= 128 else 16, 4, 1)
+    if profile.arch in LARGE_TILES:
+        return LARGE if dims <= 128 else PrefillConfig(128, 64, 8, 2)
+    if BYTES[dtype] * dims * 64 * 4 + (dims << 7) <= profile.shared_per_block_optin - (8 << 10):
+        return PrefillConfig(64, 64, 4, 2)
+    return PrefillConfig(64, 32, 4, 2)
+
+
+LARGE = PrefillConfig(128, 128, 8, 2)
+LARGE_TILES = (90, 100)
+"""Devices with group-wide products, which want 128 rows in two groups of four warps."""

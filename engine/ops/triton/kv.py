@@ -1,0 +1,34 @@
+"""Store new keys and values in the paged cache, in Triton."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kv_write(
+    k,
+    v,
+    kv_cache,
+    slot_mapping,
+    plane,
+    WIDTH: tl.constexpr,
+    LANES: tl.constexpr,
+    K_STRIDE: tl.constexpr,
+    V_STRIDE: tl.constexpr,
+):
+    """Store row `program_id(0)` of k and v [T, WIDTH] at its slot; slot -1 is skipped.
+
+    `plane` is the number of elements of the K half of the cache; strides are elements a row.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    slot = tl.load(slot_mapping + row)
+    if slot >= 0:
+        lane = tl.arange(0, LANES)
+        inside = lane < WIDTH
+        home = kv_cache + slot.to(tl.int64) * WIDTH + lane
+        key = tl.load(k + row * K_STRIDE + lane, mask=inside, other=0.0)
+        value = tl.load(v + row * V_STRIDE + lane, mask=inside, other=0.0)
+        tl.store(home, key.to(kv_cache.dtype.element_ty), mask=inside)
+        tl.store(home + plane, value.to(kv_cache.dtype.element_ty), mask=inside)

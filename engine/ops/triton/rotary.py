@@ -1,0 +1,67 @@
+"""Rotary position embedding in Triton: halves paired (NeoX), possibly of only the first values."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _turn(
+    x,
+    out,
+    row,
+    cosine,
+    sine,
+    HEADS: tl.constexpr,
+    HEAD_LANES: tl.constexpr,
+    HALF: tl.constexpr,
+    LANES: tl.constexpr,
+    REST_LANES: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+):
+    head = tl.arange(0, HEAD_LANES)
+    lane = tl.arange(0, LANES)
+    home = row * (HEADS * HEAD_DIM) + head[:, None] * HEAD_DIM
+    place = home + lane[None, :]
+    inside = (head < HEADS)[:, None] & (lane < HALF)[None, :]
+    low = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    high = tl.load(x + place + HALF, mask=inside, other=0.0).to(tl.float32)
+    first = low * cosine[None, :] - high * sine[None, :]
+    second = high * cosine[None, :] + low * sine[None, :]
+    tl.store(out + place, first.to(out.dtype.element_ty), mask=inside)
+    tl.store(out + place + HALF, second.to(out.dtype.element_ty), mask=inside)
+    if 2 * HALF < HEAD_DIM:
+        rest = 2 * HALF + tl.arange(0, REST_LANES)
+        place = home + rest[None, :]
+        inside = (head < HEADS)[:, None] & (rest < HEAD_DIM)[None, :]
+        tl.store(out + place, tl.load(x + place, mask=inside, other=0.0), mask=inside)
+
+
+@triton.jit
+def rotary_embedding(
+    q,
+    k,
+    cos,
+    sin,
+    q_out,
+    k_out,
+    HEADS: tl.constexpr,
+    HEAD_LANES: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    KV_LANES: tl.constexpr,
+    HALF: tl.constexpr,
+    LANES: tl.constexpr,
+    REST_LANES: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+):
+    """Rotate row `program_id(0)` of dense q [T, HEADS*D] and k [T, KV_HEADS*D].
+
+    cos and sin are fp32 [T, HALF]; lanes are powers of two that cover their counts.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    cosine = tl.load(cos + row * HALF + lane, mask=lane < HALF, other=0.0).to(tl.float32)
+    sine = tl.load(sin + row * HALF + lane, mask=lane < HALF, other=0.0).to(tl.float32)
+    _turn(q, q_out, row, cosine, sine, HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM)
+    _turn(k, k_out, row, cosine, sine, KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM)

@@ -1,0 +1,108 @@
+"""Operators inside pieces as Triton kernels: tracing keeps each as one launch of the piece.
+
+`torch.library.wrap_triton` makes a launch visible to export and Inductor; arguments are dense
+tensors and compile-time numbers only (floats, None and views do not survive the trace).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vcc.engine.ops.triton.activation import silu_and_mul as silu_kernel
+from vcc.engine.ops.triton.norm import fused_add_rms_norm as add_norm_kernel
+from vcc.engine.ops.triton.norm import rms_norm as norm_kernel
+from vcc.engine.ops.triton.rotary import rotary_embedding as rotary_kernel
+from vcc.engine.ops.triton.specs import power_of_two
+
+Through = Callable[[Any], Any]
+"""What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
+
+COLUMNS = 1024
+"""Columns of a program of silu_and_mul."""
+
+
+def rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    weight_offset: float = 0.0,
+    *,
+    through: Through = torch.library.wrap_triton,
+) -> Tensor:
+    """As `torch.ops.vcc.rms_norm`."""
+    x = x.contiguous()
+    out, width = torch.empty_like(x), x.shape[-1]
+    sizes = {"WIDTH": width, "LANES": power_of_two(width)}
+    through(norm_kernel)[(_rows(x),)](
+        x, weight, out, EPS=float(eps), OFFSET=float(weight_offset), **sizes
+    )
+    return out
+
+
+def fused_add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    weight: Tensor,
+    eps: float,
+    weight_offset: float = 0.0,
+    *,
+    through: Through = torch.library.wrap_triton,
+) -> tuple[Tensor, Tensor]:
+    """As `torch.ops.vcc.fused_add_rms_norm`."""
+    x, residual = x.contiguous(), residual.contiguous()
+    out, total, width = torch.empty_like(x), torch.empty_like(x), x.shape[-1]
+    sizes = {"WIDTH": width, "LANES": power_of_two(width)}
+    through(add_norm_kernel)[(_rows(x),)](
+        x, residual, weight, out, total, EPS=float(eps), OFFSET=float(weight_offset), **sizes
+    )
+    return out, total
+
+
+def silu_and_mul(x: Tensor, *, through: Through = torch.library.wrap_triton) -> Tensor:
+    """As `torch.ops.vcc.silu_and_mul`."""
+    x = x.contiguous()
+    width = x.shape[-1] // 2
+    out = x.new_empty((*x.shape[:-1], width))
+    lanes = min(COLUMNS, power_of_two(width))
+    through(silu_kernel)[(_rows(x), -(-width // lanes))](x, out, WIDTH=width, LANES=lanes)
+    return out
+
+
+def rotary_embedding(
+    q: Tensor,
+    k: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    head_dim: int,
+    *,
+    through: Through = torch.library.wrap_triton,
+) -> tuple[Tensor, Tensor]:
+    """As `torch.ops.vcc.rotary_embedding`."""
+    q, k, cos, sin = (tensor.contiguous() for tensor in (q, k, cos, sin))
+    q_out, k_out, half = torch.empty_like(q), torch.empty_like(k), cos.shape[-1]
+    heads, kv_heads = q.shape[-1] // head_dim, k.shape[-1] // head_dim
+    rest = head_dim - 2 * half
+    sizes = {
+        "HEADS": heads,
+        "HEAD_LANES": power_of_two(heads),
+        "KV_HEADS": kv_heads,
+        "KV_LANES": power_of_two(kv_heads),
+        "HALF": half,
+        "LANES": power_of_two(half),
+        "REST_LANES": power_of_two(rest),
+        "HEAD_DIM": head_dim,
+    }
+    through(rotary_kernel)[(q.shape[0],)](q, k, cos, sin, q_out, k_out, **sizes)
+    return q_out, k_out
+
+
+def _rows(x: Tensor) -> Any:
+    """Rows of the last dimension; symbolic under a trace."""
+    rows: Any = 1
+    for size in x.shape[:-1]:
+        rows = rows * size
+    return rows

@@ -1,0 +1,158 @@
+"""The project's Triton kernels as operators on tensors: by the interpreter or on a device.
+
+Launches are those of the registry, with grids and arguments evaluated as the player does; scratch
+memory is poisoned. Triton's interpreter must be chosen (TRITON_INTERPRET=1) before Triton is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vcc.engine.graphs.expr import evaluate, evaluate_all
+from vcc.engine.graphs.table.types import When
+from vcc.engine.ops.triton import wrapped
+from vcc.engine.ops.triton.registry import (
+    Facts,
+    Launches,
+    TensorLayout,
+    advance_launches,
+    launches,
+    sample_launches,
+)
+from vcc.engine.torch_shim.profiles import PROFILES, DeviceProfile
+
+NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+def run_kernel(spec: Any, grid: tuple[int, ...], arguments: Mapping[str, Any]) -> None:
+    """Launch a KernelSpec as it is configured."""
+    options = {"num_warps": spec.num_warps, "num_stages": spec.num_stages}
+    spec.function[grid](**arguments, **spec.constants, **options)
+
+
+def play(plan: Launches, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> None:
+    """Run the launches that a step of these sizes has."""
+    device = next(iter(tensors.values())).device
+    values: dict[str, Any] = dict(tensors)
+    for space in plan.workspaces:
+        dtype = getattr(torch, space.dtype)
+        poison = float("nan") if dtype.is_floating_point else -(1 << 30)
+        shape = evaluate_all(space.shape, sizes)
+        values[space.name] = torch.full(shape, poison, dtype=dtype, device=device)
+    uniform = sizes.get("T") == sizes.get("B")
+    skipped = When.MIXED if uniform else When.UNIFORM
+    for launch in plan.launches:
+        if launch.when != skipped:
+            numbers = {
+                name: values[value] if name in launch.access else evaluate(value, sizes)
+                for name, value in launch.arguments.items()
+            }
+            run_kernel(launch.kernel, evaluate_all(launch.grid, sizes), numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class TritonOps:
+    """`torch.ops.vcc` by Triton.
+
+    Args:
+        profile: the device that configurations are taken for.
+        interpreted: whether Triton's interpreter runs the kernels.
+        force: play T and B as a mixed step even if it is uniform.
+    """
+
+    profile: DeviceProfile = PROFILES["sm_90"]
+    interpreted: bool = True
+    force_mixed: bool = False
+
+    def paged_attention(
+        self,
+        q: Tensor,
+        kv_cache: Tensor,
+        block_table: Tensor,
+        seq_lens: Tensor,
+        query_start: Tensor,
+        out: Tensor,
+        scale: float,
+        sliding_window: int = 0,
+        soft_cap: float = 0.0,
+    ) -> None:
+        tensors = {"q": q, "kv_cache": kv_cache, "out": out, "block_table": block_table}
+        literals = {name: layout(tensor) for name, tensor in tensors.items()}
+        literals |= {"scale": scale, "sliding_window": sliding_window, "soft_cap": soft_cap}
+        facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], block_table.shape[1])
+        tensors |= {"seq_lens": seq_lens, "query_start": query_start}
+        plan = launches("paged_attention", literals, facts)
+        sizes = {"T": q.shape[0], "B": seq_lens.shape[0], "K": kv_cache.shape[1]}
+        if self.force_mixed:
+            mixed = tuple(item for item in plan.launches if item.when == When.MIXED)
+            plan = Launches(tuple(_always(item) for item in mixed))
+        play(plan, tensors, sizes)
+
+    def kv_write(self, k: Tensor, v: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
+        tensors = {"k": k, "v": v, "kv_cache": kv_cache}
+        literals = {name: layout(tensor) for name, tensor in tensors.items()}
+        facts = Facts(NAMES[k.dtype], self.profile, kv_cache.shape[2], 1)
+        sizes = {"T": k.shape[0], "B": k.shape[0], "K": kv_cache.shape[1]}
+        play(
+            launches("kv_write", literals, facts), {**tensors, "slot_mapping": slot_mapping}, sizes
+        )
+
+    def advance(self, tensors: Mapping[str, Tensor], block_size: int) -> None:
+        table = tensors["block_table"]
+        facts = Facts("float32", self.profile, block_size, table.shape[1])
+        play(advance_launches(facts), tensors, {"B": table.shape[0]})
+
+    def sample(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        logits = tensors["logits"]
+        facts = Facts(NAMES[logits.dtype], self.profile, 16, 1, logits.shape[1])
+        token = torch.full((logits.shape[0],), -7, dtype=torch.int32, device=logits.device)
+        play(sample_launches(facts), {**tensors, "token": token}, {"B": logits.shape[0]})
+        return token
+
+    def rms_norm(self, *arguments: Any) -> Tensor:
+        return wrapped.rms_norm(*arguments, through=self._through)
+
+    def fused_add_rms_norm(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        return wrapped.fused_add_rms_norm(*arguments, through=self._through)
+
+    def silu_and_mul(self, x: Tensor) -> Tensor:
+        return wrapped.silu_and_mul(x, through=self._through)
+
+    def rotary_embedding(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        return wrapped.rotary_embedding(*arguments, through=self._through)
+
+    def linear(self, a: Tensor, w: Tensor, c: Tensor | None, variant: Any) -> Tensor:
+        return run_linear(variant, a, w, c)
+
+    def _through(self, function: Any) -> Any:
+        return function if self.interpreted else torch.library.wrap_triton(function)
+
+
+def run_linear(variant: Any, a: Tensor, w: Tensor, c: Tensor | None) -> Tensor:
+    """The product by one variant of the registry, as the player launches it."""
+    (rows, k), n, parts = a.shape, w.shape[0], variant.split_k
+    d = torch.full((rows, n), float("nan"), dtype=a.dtype, device=a.device)
+    partials = torch.full((parts, rows, n), float("nan"), device=a.device)
+    added = d if c is None else c
+    pointers = {"a": a, "w": w, "c": added, "d": d, "partials": partials}
+    grid = (-(-n // variant.tile_n), -(-rows // variant.tile_rows), parts)
+    run_kernel(variant.kernel, grid, {**pointers, "rows": rows, "n": n, "k": k})
+    if variant.reduce is not None:
+        pointers = {"partials": partials, "c": added, "d": d}
+        run_kernel(variant.reduce, (-(-n // 1024), rows, 1), {**pointers, "rows": rows, "n": n})
+    return d
+
+
+def layout(tensor: Tensor) -> TensorLayout:
+    return TensorLayout(tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _always(launch: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(launch, when=When.ALWAYS)
