@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -211,3 +211,76 @@ def _checked(handle: ctypes.CDLL, path: Path) -> ctypes.CDLL:
             "reinstall vcc so that both parts come from one build",
         )
     return handle
+
+
+def memory_at(address: int, size: int) -> memoryview:
+    """Host memory that the native library owns, as writable bytes; the owner keeps it alive."""
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+
+
+class _DlTensor(ctypes.Structure):
+    """DLTensor of dlpack.h, with the deleter of DLManagedTensor behind it."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+_LENT: dict[int, tuple[Any, ...]] = {}
+"""What lies behind each capsule that was given out, by the address of its structure."""
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _returned(tensor: int) -> None:
+    _LENT.pop(tensor, None)
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _unused(capsule: int) -> None:
+    """A capsule that nobody took; one that was taken has another name and its taker frees it."""
+    api = ctypes.pythonapi
+    if api.PyCapsule_IsValid(ctypes.c_void_p(capsule), _DLTENSOR):
+        get = api.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p)
+        _LENT.pop(get(capsule, _DLTENSOR), None)
+
+
+_DLTENSOR = b"dltensor"
+CUDA = 2
+"""kDLCUDA."""
+
+
+def dlpack_capsule(
+    owner: Any, address: int, shape: Sequence[int], kind: tuple[int, int], device: int
+) -> Any:
+    """A DLPack capsule of dense device memory.
+
+    Args:
+        owner: kept alive as long as the capsule's taker wants the memory.
+        address: of the first element.
+        shape: sizes.
+        kind: DLDataTypeCode and bits of an element.
+        device: number of the CUDA device.
+    """
+    sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
+    made = _DlTensor(address, CUDA, device, len(shape), kind[0], kind[1], 1, sizes, None, 0, None)
+    made.deleter = ctypes.cast(_returned, ctypes.c_void_p)
+    place = ctypes.addressof(made)
+    _LENT[place] = (made, sizes, owner)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = (
+        ctypes.py_object,
+        (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+    )
+    return new(place, _DLTENSOR, ctypes.cast(_unused, ctypes.c_void_p))
