@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from support.fuzzers import build, command, has_libfuzzer
+from support.table_damage import damaged
 from support.table_files import files
 from support.tables import SYMBOLS, every_kind, recorded, tables
 
@@ -77,6 +78,11 @@ def test_both_readers_take_and_refuse_the_same_tables() -> None:
     seeds = [encode(every_kind()), encode(recorded())]
     taken = sum(assert_same(data) for data in changed(seeds, 6000))
     assert 100 < taken < 3000
+
+
+def test_both_readers_give_the_same_reason_for_every_rule() -> None:
+    for name, (data, _) in damaged().items():
+        assert not assert_same(data), name
 
 
 @given(tables())
