@@ -148,7 +148,7 @@ gpu-bench: gpu-install
 	@missed=0; for part in $(ONLY); do \
 	  echo "== $$part"; \
 	  PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
-	    $(GPU_BIN)/python tests/benchmarks/gpu/bench_$$part.py $(GPU_ARGS) || missed=1; \
+	    $(GPU_BIN)/python tests/benchmarks/gpu/run_part.py $$part $(GPU_ARGS) || missed=1; \
 	done; exit $$missed
 
 # Needs a C++ compiler only: clang's libFuzzer where it is, else changed copies of saved seeds.
