@@ -63,6 +63,18 @@ int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32
   });
 }
 
+int32_t vcc_player_bytes(uint64_t player, int64_t blocks, uint64_t* weights, uint64_t* cache,
+                         uint64_t* io, uint64_t* workspace, uint64_t* scratch) {
+  return guarded([&] {
+    const auto bytes = players().get(player)->bytes(blocks);
+    *weights = bytes[0];
+    *cache = bytes[1];
+    *io = bytes[2];
+    *workspace = bytes[3];
+    *scratch = bytes[4];
+  });
+}
+
 int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32_t slots,
                          uint32_t ring) {
   return guarded([&] { players().get(player)->place(blocks, mapped, slots, ring); });

@@ -27,6 +27,11 @@ VCC_API int32_t vcc_player_add_gemm(uint64_t player, int64_t rows, uint32_t n, u
 VCC_API int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
                                        uint32_t dtype, uint32_t flags, uint32_t route);
 
+/* Bytes of each kind of region with so many KV blocks; add_gemm may raise `scratch`. */
+VCC_API int32_t vcc_player_bytes(uint64_t player, int64_t blocks, uint64_t* weights,
+                                 uint64_t* cache, uint64_t* io, uint64_t* workspace,
+                                 uint64_t* scratch);
+
 /* Give every region memory: `blocks` KV blocks in addresses, `mapped` of them in memory; `slots`
    input slots (3 or more keep the device busy), `ring` rows of decode tokens. */
 VCC_API int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32_t slots,

@@ -81,7 +81,7 @@ void Graphs::build_one(const Descriptor& descriptor) {
     made = 1;
   } else {
     pieces->step = descriptor.step;
-    pieces->graphs.resize(table_.segments.size());
+    pieces->graphs.resize(table_.segments().size());
     for (const Run& run : expansion.runs) {
       if (table_.segments()[run.segment].kind != table::SegmentKind::kPiece || run.count == 0)
         continue;

@@ -145,6 +145,22 @@ void Player::prefer_gemm(GemmShape shape, int64_t rows, GemmRoute route) {
   gemms_.prefer(shape, rows, route);
 }
 
+uint64_t Player::region_bytes(const table::Region& region,
+                              const std::vector<int64_t>& values) const {
+  const auto bytes = static_cast<uint64_t>(values[region.size]);
+  const bool scratch = region.kind == table::RegionKind::kScratch;
+  return scratch ? std::max(bytes, gemms_.workspace()) : bytes;
+}
+
+std::array<uint64_t, 5> Player::bytes(int64_t blocks) const {
+  const Expander expander(table_, shapes_, places_, gemms_, blocks);
+  std::array<uint64_t, 5> bytes = {0, 0, 0, 0, gemms_.workspace()};
+  for (const auto& region : table_.regions()) {
+    bytes[static_cast<uint32_t>(region.kind)] = region_bytes(region, expander.largest());
+  }
+  return bytes;
+}
+
 void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring) {
   const Hold hold(*this);
   const Timer timer(times_.place);
@@ -178,14 +194,13 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
   places_.assign(regions.size(), {});
   for (size_t i = 0; i < regions.size(); ++i) {
     const auto kind = regions[i].kind;
-    auto bytes = static_cast<uint64_t>(values[regions[i].size]);
+    const uint64_t bytes = region_bytes(regions[i], values);
     if (kind == table::RegionKind::kKvCache) {
       if (bytes == 0) continue;
       cache_ = arena_->reserve_range(bytes, 0, kTags[static_cast<uint32_t>(kind)]);
       places_[i] = {cache_, bytes};
       continue;
     }
-    if (kind == table::RegionKind::kScratch) bytes = std::max(bytes, gemms_.workspace());
     const uint64_t alignment = std::max<uint64_t>(regions[i].alignment, kDeviceAlignment);
     const uint64_t all = std::max<uint64_t>(bytes, 1) + alignment - kDeviceAlignment;
     allocated_.push_back(arena_->allocate(all, kTags[static_cast<uint32_t>(kind)]));

@@ -5,6 +5,7 @@
 // and add_gemm, place, build, then steps.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -84,6 +85,9 @@ class Player {
   void add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> table);
   void prefer_gemm(GemmShape shape, int64_t rows, GemmRoute route);
 
+  // Bytes of the regions by kind (weights, KV cache, io, workspace, scratch) with this many blocks.
+  std::array<uint64_t, 5> bytes(int64_t blocks) const;
+
   // Give every region its memory. `blocks` is K, of which `mapped` have memory; `slots` input slots
   // and `ring` rows of decode tokens.
   void place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring);
@@ -122,6 +126,7 @@ class Player {
 
   void enter();
   void must_be_placed(const char* task) const;
+  uint64_t region_bytes(const table::Region& region, const std::vector<int64_t>& values) const;
   void place_regions(const Expander& expander, int64_t mapped);
   void map_caches(int64_t mapped);
   void release_memory() noexcept;
