@@ -41,7 +41,7 @@ def gpu_sections(folder: Path = RESULTS) -> Iterator[str]:
     rank = {name: number for number, name in enumerate(GPU_ORDER)}
     if names:
         yield GPU_HEAD
-    for name in sorted(names, key=lambda name: (rank.get(name, len(rank)), name)):
+    for name in sorted(names, key=lambda name: (rank.get(name.split("-")[0], len(rank)), name)):
         content = json.loads((folder / f"gpu-{name}.json").read_text(encoding="utf-8"))
         yield gpu_section(name, content)
 

@@ -20,9 +20,20 @@ import sys
 import time
 from pathlib import Path
 
-from common import COMPILE, Row, built, median, model, models_folder, publish, python, store, vcc
+from common import (
+    COMPILE,
+    LIMITS,
+    Row,
+    built,
+    median,
+    model,
+    models_folder,
+    publish,
+    python,
+    store,
+    vcc,
+)
 
-LIMITS = ("--max-model-len", 4096, "--max-num-seqs", 256, "--max-num-batched-tokens", 2048)
 SECONDS = {"1b": 0.9, "8b": 1.5}
 TIMES_FASTER = {"whole": 20, "regional": 20, "eager": 3}
 RSS_LIMIT, RING = 300e6, 64 << 20
@@ -143,7 +154,7 @@ def main() -> int:
 
 def measure(size: str, ways: list[str], times: int) -> int:
     """One size."""
-    compiled = built(size, *LIMITS)
+    compiled = built(size)
     reports = boots(size, times)
     others = peers(size, ways)
     details = {

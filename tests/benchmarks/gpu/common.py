@@ -29,6 +29,9 @@ OUT = os.environ.get("VCC_BENCH_OUT", "")
 
 TARGET = "sm_90"
 COMPILE = ("--target", TARGET, "--mode", "full", "--dtype", "bf16")
+SIZES = {"max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 2048}
+LIMITS = tuple(w for name, n in SIZES.items() for w in (f"--{name.replace('_', '-')}", n))
+"""A decoder's limits in all benchmarks: 51 capture sizes by default, prefill of 2,048 tokens."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ def store() -> dict[str, str]:
 
 def built(size: str, *options: object) -> Done:
     """Compile a model for the device, unless the store has it; no weights are read."""
-    words = ("compile", model(size), *COMPILE, "--weights", "none", *options, "--json")
+    words = ("compile", model(size), *COMPILE, *LIMITS, "--weights", "none", *options, "--json")
     return vcc(*words, **store())
 
 
