@@ -28,6 +28,7 @@ TORCH_FREE = (
     *("cli.main", "engine.models.source", "engine.models.architectures"),
     *("engine.models.bindings", "engine.runtime.dispatch", "engine.native"),
     *("engine.request", "engine.session"),
+    *("engine.graphs.table.decode", "engine.graphs.table.encode"),
 )
 
 

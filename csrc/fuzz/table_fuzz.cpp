@@ -17,6 +17,10 @@ void require(bool holds) {
 uint64_t read_all(const Table& table, std::span<const int64_t> values) {
   const Records& records = table.records();
   uint64_t sum = 0;
+  for (uint32_t i = 0; i < table.symbols().size(); ++i)
+    require(table.find_symbol(table.text(table.symbols()[i].name)) == i);
+  for (uint32_t i = 0; i < table.regions().size(); ++i)
+    require(table.find_region(table.regions()[i].kind, table.regions()[i].index) == i);
   for (const Tensor& tensor : records.tensors) {
     require(table.find_tensor(records.text(tensor.name)) == &tensor);
     require(values[tensor.offset] <= values[records.regions[tensor.region].size]);
