@@ -8,13 +8,14 @@ from typing import Any
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import largest
+from vcc.engine.graphs.planner.arithmetic import add, largest
 from vcc.engine.graphs.planner.emit import Emitter, Places, variants_for
 from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct, Pointer
 from vcc.engine.graphs.planner.kernels import compile_specs
 from vcc.engine.graphs.planner.memory import Memory, lifetimes, pack, stacked
 from vcc.engine.graphs.planner.operators import advance, operator_of, sample, tensors_of
 from vcc.engine.graphs.planner.pieces import is_plain
+from vcc.engine.graphs.planner.sources import ValuePlace
 from vcc.engine.graphs.planner.step import Step, StepLimits, step_of
 from vcc.engine.graphs.planner.types import PlannedPiece
 from vcc.engine.graphs.table.types import (
@@ -33,10 +34,11 @@ from vcc.engine.types import Pieces
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A step's table and the kernels that it names, by cubin digest."""
+    """A step's table, the kernels that it names by cubin digest, and where each value lies."""
 
     table: NodeTable
     kernels: Mapping[str, CompiledKernel]
+    values: Mapping[str, ValuePlace]
 
 
 def join(
@@ -149,7 +151,23 @@ def _emitted(
         segments=tuple(Segment(s.kind, s.name, s.nodes) for s in flat.segments),
     )
     cubins = tuple((digest, len(kernel.cubin)) for digest, kernel in emitter.cubins.items())
-    return Joined(replace(table, cubins=cubins, kernels=tuple(emitter.kernels)), emitter.cubins)
+    whole = replace(table, cubins=cubins, kernels=tuple(emitter.kernels))
+    return Joined(whole, emitter.cubins, _values(flat, places))
+
+
+def _values(flat: Flat, places: Places) -> dict[str, ValuePlace]:
+    """The place of every value of the program, for the CPU check; a table does not need it."""
+    return {
+        name: ValuePlace(
+            places.regions[flat.memories[located.memory].kind],
+            add(places.offsets[located.memory], located.offset),
+            located.geometry.dtype,
+            located.geometry.shape,
+            located.geometry.stride,
+        )
+        for name, located in flat.values.items()
+        if located.memory in places.offsets
+    }
 
 
 def _scratch(node: FlatNode, variants: Sequence[GemmVariant], highs: Mapping[str, int]) -> int:

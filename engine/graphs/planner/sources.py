@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vcc.cache.errors import CompileError
+from vcc.engine.graphs.expr import Expr
 
 Constant = bool | int | float | str | None
 """A compiled-in value; an element type stands as its Triton name behind `dtype:`, `dtype:bf16`."""
@@ -40,6 +41,17 @@ class KernelSource:
     def offsets(self) -> Mapping[str, int]:
         """Byte of each parameter in a node's parameter block, by name."""
         return parameter_offsets(self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlace:
+    """Where a value of the step program lies while it lives; strides in elements."""
+
+    region: int
+    offset: Expr
+    dtype: str
+    shape: tuple[Expr, ...]
+    stride: tuple[Expr, ...]
 
 
 SIZES: Mapping[str, int] = {"i32": 4, "i64": 8, "fp32": 4, "fp64": 8}
