@@ -1,7 +1,7 @@
 """The process that records matrix products: `python -m vcc.engine.tune.helper [ANSWER] < JOB`.
 
-It watches the driver through CUPTI, which slows graph launches down for the rest of a process, so it
-ends when it is done. It imports no torch.
+It watches the driver through CUPTI, which slows graph launches down for the rest of a process, so
+it ends when it is done. It imports no torch.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ def run_job(job: Job) -> Answer:
         StorageError: the store cannot be written.
     """
     from vcc.engine.graphs.recorder.calls import open_cublaslt, open_driver, watch
-    from vcc.engine.native import functions
+    from vcc.engine.tune.command import this_gpu
 
     watch()
     open_driver(job.ordinal)
     version, _ = open_cublaslt()
-    native = functions({"vcc_device_open": "str i32 -> ptr", "vcc_device_info": "ptr -> str"})
-    gpu = Gpu.of_info(native.vcc_device_info(native.vcc_device_open(_libcuda(), job.ordinal)))
+    gpu = this_gpu(job.ordinal)
     with single_flight(job.root, gpu.key.digest, TITLE):
         return _record(job, gpu, version)
 
@@ -58,12 +57,6 @@ def _record(job: Job, gpu: Gpu, version: int) -> Answer:
     cubins = {digest: len(data) for entry in stored for digest, data in entry.cubins.items()}
     size = sum(cubins.values()) + sum(len(entry.table) for entry in stored)
     return Answer(gpu, version, len(stored), kept, recorded.refused, tested, seconds, size)
-
-
-def _libcuda() -> str:
-    from vcc.engine.config.environment import read_environment
-
-    return read_environment().libcuda
 
 
 def main(answer: str | None = None) -> None:

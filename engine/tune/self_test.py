@@ -1,4 +1,4 @@
-"""The self-test of a recording: stored nodes at other addresses against cuBLASLt itself, bit by bit.
+"""The self-test of a recording: stored nodes at other addresses against cuBLASLt, bit by bit.
 
 Parameter blocks of cuBLAS kernels are undocumented, so every version of the library is judged anew
 before anything of it is used.

@@ -192,6 +192,13 @@ using namespace fake;
   const std::lock_guard guard(lock()); \
   if (const CUresult refused = enter(name)) return refused
 
+// Called with each loaded image, before the call that loads it returns; for a double of CUPTI.
+static void (*on_module)(CUmodule* handle, const void* image) = nullptr;
+
+FAKE_API void fake_on_module(void (*hook)(CUmodule* handle, const void* image)) {
+  on_module = hook;
+}
+
 static Function* as_function(CUfunction handle) { return reinterpret_cast<Function*>(handle); }
 
 FAKE_API CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
@@ -201,6 +208,7 @@ FAKE_API CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
   for (const auto& [_, function] : module->functions) functions.insert(function.get());
   *handle = reinterpret_cast<CUmodule>(module.get());
   modules[*handle] = std::move(module);
+  if (on_module != nullptr) on_module(handle, image);
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,187 @@
+"""Time matrix products both ways on the current device: stored cuBLASLt nodes, and Triton kernels.
+
+A graph computes the product several times with different copies of the weights, more of them than
+the second-level cache holds, as the layers of a model do. What is measured is the device, by events
+around the graph; inputs are random bits of ordinary size.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, write
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.types import NONE, NodeTable, RegionKind, Variant
+from vcc.engine.tune.index import STORED, VARIANT, Measured
+from vcc.engine.tune.record import A, C, D, W, operand_sizes
+from vcc.engine.tune.self_test import operands_of
+from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.store import GemmEntry
+
+COLD = 160 << 20
+"""Bytes of weights that a graph goes through: more than a cache holds."""
+
+FEWEST, MOST = 4, 32
+"""Products in a graph."""
+
+ROUNDS = 3
+REDUCE_COLUMNS = 1024
+"""Columns that one program of a reducing kernel sums."""
+
+PARTIAL_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Device memory of one product: addresses of a, of each copy of w, of c, d and spare memory."""
+
+    a: int
+    w: tuple[int, ...]
+    c: int
+    d: int
+    spare: int
+
+
+def measure(
+    shape: GemmShape, table: NodeTable, cubins: Mapping[str, bytes], entry: GemmEntry | None
+) -> Measured:
+    """Time a product.
+
+    Args:
+        shape: the product.
+        table: the step table of an artifact, for its Triton kernels.
+        cubins: their code, by SHA-256 in hex.
+        entry: the stored nodes, if there are any.
+
+    Returns:
+        Nanoseconds both ways and the faster one; ties go to the stored nodes.
+
+    Raises:
+        DeviceError: out of memory, or a launch failed.
+    """
+    variant = variant_for(table, shape)
+    spare = max(_workspace(entry), 0 if variant is None else partial_bytes(variant, shape))
+    with ExitStack() as stack:
+        place = _placed(shape, spare, stack)
+        stored = (
+            -1 if entry is None else _time(_stored(entry, place), Functions(entry.cubins), place)
+        )
+        other = -1
+        if variant is not None:
+            other = _time(_launching(table, variant, shape, place), Functions(cubins), place)
+    return Measured(shape, faster(stored, other), stored, other)
+
+
+def faster(stored_ns: int, variant_ns: int) -> str:
+    """The route to take; -1 says that one does not exist."""
+    if stored_ns < 0:
+        return VARIANT
+    return STORED if variant_ns < 0 or stored_ns <= variant_ns else VARIANT
+
+
+def variant_for(table: NodeTable, shape: GemmShape) -> Variant | None:
+    """The kernel that the player takes for a product: the first that fits, in the table's order."""
+    fit = (
+        one
+        for one in table.variants
+        if (one.n, one.dtype, one.has_c) == (shape.n, shape.dtype, shape.has_c)
+        and one.k in (0, shape.k)
+        and (one.max_rows == 0 or shape.m <= one.max_rows)
+    )
+    return next(fit, None)
+
+
+def partial_bytes(variant: Variant, shape: GemmShape) -> int:
+    """Bytes of the partial products of a split sum."""
+    split = variant.split_k if variant.split_k > 1 else 0
+    return split * shape.m * shape.n * PARTIAL_BYTES
+
+
+def variant_grid(variant: Variant, shape: GemmShape) -> tuple[int, int, int]:
+    """Programs of the product's kernel."""
+    return -(-shape.n // variant.tile_n), -(-shape.m // variant.tile_rows), variant.split_k
+
+
+def variant_block(shape: GemmShape, operands: Sequence[int]) -> bytes:
+    """Parameters: a, w, c, d, partials; rows, n, k; two null pointers."""
+    return struct.pack("<5Q3i4x2Q", *operands, shape.m, shape.n, shape.k, 0, 0)
+
+
+def reduce_block(shape: GemmShape, partials: int, c: int, d: int) -> bytes:
+    """Parameters of the kernel that sums partial products: partials, c, d; rows, n; two null."""
+    return struct.pack("<3Q2i2Q", partials, c, d, shape.m, shape.n, 0, 0)
+
+
+def copies_of(shape: GemmShape) -> int:
+    """How many copies of the weights a graph goes through."""
+    width = operand_sizes(shape, 0)[W]
+    return max(1, min(MOST, -(-COLD // width)))
+
+
+def _workspace(entry: GemmEntry | None) -> int:
+    if entry is None:
+        return 0
+    regions = decode(entry.table).regions
+    last = (one.size for one in regions if one.kind is RegionKind.OPERAND and one.index == 4)
+    return int(next(last, 0))
+
+
+def _placed(shape: GemmShape, spare: int, stack: ExitStack) -> Place:
+    sizes = operand_sizes(shape, spare)
+    count = copies_of(shape)
+
+    def room(size: int) -> int:
+        return stack.enter_context(DeviceBytes(size)).address if size else 0
+
+    weights = tuple(room(sizes[W]) for _ in range(count))
+    place = Place(room(sizes[A]), weights, room(sizes[C]), room(sizes[D]), room(spare))
+    a, w, c = operands_of(shape)
+    for address, data in ((place.a, a), *((one, w) for one in weights), (place.c, c)):
+        if address:
+            write(address, data)
+    return place
+
+
+Adder = Callable[[Replay, int], None]
+"""Appends one product that reads the given copy of the weights."""
+
+
+def _stored(entry: GemmEntry, place: Place) -> Adder:
+    table = decode(entry.table)
+
+    def add(replay: Replay, w: int) -> None:
+        operands = (place.a, w, place.c, place.d, place.spare)
+        replay.add(table, [operands[region.index] for region in table.regions], {})
+
+    return add
+
+
+def _launching(table: NodeTable, variant: Variant, shape: GemmShape, place: Place) -> Adder:
+    split = variant.reduce_kernel != NONE
+
+    def add(replay: Replay, w: int) -> None:
+        block = variant_block(shape, (place.a, w, place.c, place.d, place.spare))
+        replay.launch_own(table.kernels[variant.kernel], variant_grid(variant, shape), block)
+        if split:
+            grid = (-(-shape.n // REDUCE_COLUMNS), shape.m, 1)
+            block = reduce_block(shape, place.spare, place.c, place.d)
+            replay.launch_own(table.kernels[variant.reduce_kernel], grid, block)
+
+    return add
+
+
+def _time(add: Adder, functions: Functions, place: Place) -> int:
+    """Nanoseconds of one product."""
+    count = max(FEWEST, len(place.w))
+    replay = Replay(functions)
+    try:
+        for index in range(count):
+            add(replay, place.w[index % len(place.w)])
+        replay.instantiate().launch()
+        best = min(replay.launch() for _ in range(ROUNDS))
+    finally:
+        replay.close()
+    return round(best * 1e3 / count)

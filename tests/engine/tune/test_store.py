@@ -1,0 +1,141 @@
+"""The GEMM store: what is published comes back, versions, damage, choices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError
+from vcc.engine.tune.index import Measured, SelfTest, read_index
+from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.store import GemmEntry, GemmStore
+
+H200 = Gpu("NVIDIA H200", 90, 132)
+H100 = Gpu("NVIDIA H100 PCIe", 90, 114)
+ONE, OTHER = GemmShape(1, 64, 32, "bfloat16"), GemmShape(8, 64, 32, "bfloat16", True)
+PASSED, FAILED = SelfTest(True, 2), SelfTest(False, 2, "1x64x32: 3 bytes differ")
+VARIANTS = "c" * 64
+
+
+def entry(shape: GemmShape, table: bytes = b"table", code: bytes = b"code") -> GemmEntry:
+    return GemmEntry(shape, table, {Digest.of(code).hex: code})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GemmStore:
+    return GemmStore(tmp_path / "store")
+
+
+def test_an_empty_place_has_nothing_and_stays_empty(store: GemmStore) -> None:
+    assert store.entries(H200) == ()
+    assert store.known(H200) == frozenset()
+    assert store.gpus() == ()
+    assert not store.root.exists()
+
+
+def test_products_come_back_with_their_code(store: GemmStore) -> None:
+    published = [entry(ONE, b"first", b"x"), entry(OTHER, b"second", b"y")]
+    store.publish_products(H200, 130100, published, PASSED)
+    assert store.entries(H200) == tuple(published)
+    assert store.known(H200) == {ONE, OTHER}
+    assert store.gpus() == (H200,)
+
+
+def test_only_wanted_products_are_read(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE), entry(OTHER)], PASSED)
+    assert [one.shape for one in store.entries(H200, [OTHER])] == [OTHER]
+
+
+def test_models_of_gpus_are_apart(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE)], PASSED)
+    assert store.entries(H100) == ()
+
+
+def test_the_latest_library_counts_and_earlier_recordings_fill_in(store: GemmStore) -> None:
+    store.publish_products(H200, 130200, [entry(ONE, b"new")], PASSED)
+    store.publish_products(H200, 130100, [entry(ONE, b"old"), entry(OTHER, b"old")], PASSED)
+    assert [one.table for one in store.entries(H200)] == [b"new", b"old"]
+    assert store.known(H200, 130200) == {ONE}
+
+
+def test_without_a_passed_self_test_only_the_result_is_kept(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE)], FAILED)
+    assert store.entries(H200) == ()
+    assert store.self_tests(H200) == {130100: SelfTest(False, 2, FAILED.why)}
+
+
+@pytest.mark.parametrize("which", ["tables", "cubin"])
+def test_a_recording_with_a_damaged_blob_is_not_used(store: GemmStore, which: str) -> None:
+    store.publish_products(H200, 130100, [entry(OTHER, b"good", b"other code")], PASSED)
+    store.publish_products(H200, 130200, [entry(ONE, b"tables", b"cubin")], PASSED)
+    digest = Digest.of(which.encode()).hex
+    (store.root / "v1" / "cas" / "sha256" / digest[:2] / digest).write_bytes(b"damaged")
+    assert [one.shape for one in store.entries(H200)] == [OTHER]
+
+
+def test_a_missing_blob_is_a_missing_recording(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE, b"tables")], PASSED)
+    digest = Digest.of(b"tables").hex
+    (store.root / "v1" / "cas" / "sha256" / digest[:2] / digest).unlink()
+    assert store.entries(H200) == ()
+
+
+def test_choices_come_back_for_the_kernels_they_were_measured_with(store: GemmStore) -> None:
+    store.publish_choices(H200, 130100, VARIANTS, [Measured(ONE, "triton", 9000, 8500)])
+    (choice,) = store.measured(H200, VARIANTS).values()
+    assert (choice.route, choice.cublaslt_us, choice.triton_us) == ("triton", 9.0, 8.5)
+    assert (choice.gpu, choice.cublaslt) == ("NVIDIA H200", 130100)
+    assert store.measured(H200, "d" * 64) == {}
+
+
+def test_a_way_that_does_not_exist_has_no_time(store: GemmStore) -> None:
+    store.publish_choices(H200, 130100, VARIANTS, [Measured(ONE, "cublaslt", 9000, -1)])
+    assert store.measured(H200, VARIANTS)[ONE].triton_us is None
+
+
+def products(**changes: Any) -> dict[str, Any]:
+    row = [1, 64, 32, "bfloat16", False, 0, 5, [0]]
+    index: dict[str, Any] = {
+        "kind": "products",
+        "format": 1,
+        "gpu": ["NVIDIA H200", 90, 132],
+        "cublaslt": 130100,
+        "created": 1,
+        "self_test": {"passed": True, "products": 1, "why": ""},
+        "tables": ["a" * 64, 5],
+        "cubins": [["b" * 64, 4]],
+        "products": [row],
+    }
+    return index | changes
+
+
+def test_a_whole_index_reads() -> None:
+    assert read_index(products()) is not None
+    assert read_index(products(format=2)) is None
+    assert read_index(products(kind="sonnets")) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"gpu": ["x"]},
+        {"cublaslt": -1},
+        {"tables": ["../../etc/passwd", 5]},
+        {"tables": ["a" * 64, 1 << 60]},
+        {"cubins": [["b" * 63, 4]]},
+        {"products": [[1, 64, 32, "bfloat16", False, 0, 6, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, 0, 5, [1]]]},
+        {"products": [[0, 64, 32, "bfloat16", False, 0, 5, [0]]]},
+        {"products": [[1, 64, 32, "complex64", False, 0, 5, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", 0, 0, 5, [0]]]},
+        {"products": [[True, 64, 32, "bfloat16", False, 0, 5, [0]]]},
+        {"products": [[1, 64]]},
+        {"self_test": {"passed": True}},
+    ],
+)
+def test_hostile_indexes_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(IntegrityError, match="GEMM store"):
+        read_index(products(**changes))
