@@ -39,3 +39,25 @@ int32_t vcc_device_synchronize(uint64_t device) {
     VCC_CU(cuCtxSynchronize());
   });
 }
+
+int32_t vcc_device_write(uint64_t device, uint64_t address, const void* data, uint64_t size) {
+  return guarded([&] {
+    vcc::device_of(device)->use();
+    VCC_CU(cuMemcpyHtoD(address, data, size));
+  });
+}
+
+int32_t vcc_device_read(uint64_t device, uint64_t address, void* data, uint64_t size) {
+  return guarded([&] {
+    vcc::device_of(device)->use();
+    VCC_CU(cuMemcpyDtoH(data, address, size));
+  });
+}
+
+int32_t vcc_device_fill(uint64_t device, uint64_t address, uint32_t byte, uint64_t size) {
+  return guarded([&] {
+    vcc::device_of(device)->use();
+    VCC_CU(cuMemsetD8Async(address, static_cast<unsigned char>(byte), size, nullptr));
+    VCC_CU(cuStreamSynchronize(nullptr));
+  });
+}

@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,8 +21,6 @@
 namespace vcc {
 
 class Heap;
-class HostCopy;
-class Pages;
 
 using Tags = std::vector<std::string>;
 
@@ -35,7 +32,6 @@ struct ArenaCounters {
   uint64_t live = 0, peak_live = 0;      // bytes of allocations
   uint64_t mapped = 0, peak_mapped = 0;  // bytes of device memory held
   uint64_t reserved = 0;                 // bytes of addresses
-  uint64_t maps = 0, unmaps = 0;         // chunks
   uint64_t host = 0;                     // bytes of pinned memory that hold sleeping contents
   uint64_t sleeps = 0, wakes = 0, discards = 0, trims = 0;
 };
@@ -104,28 +100,28 @@ class Arena {
  private:
   struct Range;
   struct Tag;
-  struct Move;
 
   Tag& tag(const std::string& name);
   std::vector<Tag*> chosen(const Tags& names);
   Heap& heap_for(Tag& tag, size_t size);
   CUdeviceptr allocate_plain(size_t size, const std::string& name);
-  Range& range_at(CUdeviceptr base);
-  std::vector<Pages*> pages_of(Tag& tag);
-  void put_to_sleep(const std::vector<Tag*>& tags, const std::set<std::string>& kept);
+  std::pair<Tag*, Range*> range_at(CUdeviceptr base);
+  std::pair<size_t, size_t> chunks_of(const Range& range, size_t offset, size_t size) const;
+  void put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>& kept);
+  void restore(Tag& tag);
+  void fall_asleep_again(const std::vector<Tag*>& tags) noexcept;
   void synchronise();
   size_t trim_locked();
   void count_memory();
-  void refuse_disabled(const char* task) const;
+  void require_awake(const Tag& tag, const char* task) const;
+  void require_enabled(const char* task) const;
 
   std::shared_ptr<Device> device_;
   bool enabled_;
   size_t granularity_ = 0;
   std::mutex lock_;
   std::map<std::string, std::unique_ptr<Tag>> tags_;
-  std::unordered_map<CUdeviceptr, std::pair<Tag*, size_t>>
-      plain_;  // off switch: what cuMemAlloc gave
-  std::map<CUdeviceptr, Tag*> range_tags_;
+  std::unordered_map<CUdeviceptr, std::pair<Tag*, size_t>> plain_;  // off switch: from cuMemAlloc
   std::atomic<uint64_t> version_{1};
   ArenaCounters counters_;
 };

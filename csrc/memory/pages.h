@@ -22,21 +22,23 @@ class Pages {
   CUdeviceptr base() const { return base_; }
   size_t size() const { return size_; }
   size_t chunk() const { return chunk_; }
-  size_t chunks() const { return handles_.size(); }
+  size_t chunks() const { return has_.size(); }
   size_t mapped() const { return mapped_; }  // bytes
-  bool has(size_t index) const { return handles_[index] != 0; }
+  bool has(size_t index) const { return has_[index]; }
   bool contains(CUdeviceptr address) const { return address - base_ < size_; }
 
-  // Map the chunks [first, last) that are not mapped. Transactional: when a call fails, none of
-  // them is mapped that was not before. Returns how many were mapped.
-  size_t map(size_t first, size_t last);
+  // Map the chunks of [first, last) that are not mapped. Transactional: when a call fails, none of
+  // them is mapped that was not before.
+  void map(size_t first, size_t last);
 
-  // Map exactly these chunks, none of which is mapped. Transactional.
+  // Map exactly these chunks, in ascending order, none of which is mapped. Transactional.
   void map_these(const std::vector<size_t>& indices);
 
-  // Unmap the mapped chunks of [first, last). Stops at a call that fails: what was unmapped until
-  // then stays so. Returns how many were unmapped.
-  size_t unmap(size_t first, size_t last);
+  // Unmap one mapped chunk; its memory is the device's again.
+  void unmap(size_t index);
+
+  // Unmap what is mapped of these, whatever the driver says: for the way back from a failure.
+  void unmap_quietly(const std::vector<size_t>& indices) noexcept;
 
   std::vector<size_t> mapped_chunks() const;
 
@@ -47,15 +49,13 @@ class Pages {
   CUdeviceptr at(size_t index) const { return base_ + index * chunk_; }
   void map_one(size_t index);
   void allow_access(const std::vector<size_t>& indices);
-  void drop_one(size_t index);
-  void undo(const std::vector<size_t>& indices, size_t done) noexcept;
 
   std::shared_ptr<Device> device_;
   CUdeviceptr base_ = 0;
   size_t size_;
   size_t chunk_;
   size_t mapped_ = 0;
-  std::vector<CUmemGenericAllocationHandle> handles_;  // 0: not mapped
+  std::vector<bool> has_;
 };
 
 }  // namespace vcc

@@ -1,0 +1,583 @@
+#include "arena.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "memory/heap.h"
+#include "memory/host_copy.h"
+#include "memory/tags.h"
+
+namespace vcc {
+
+struct Arena::Range {
+  Range(std::shared_ptr<Device> device, size_t size, size_t chunk)
+      : pages(std::move(device), size, chunk), size(size) {}
+  Pages pages;
+  size_t size;
+};
+
+namespace {
+
+// Chunks of one reservation that had memory when its tag fell asleep.
+struct Taken {
+  Pages* pages;
+  std::vector<size_t> chunks;
+};
+
+// Heaps of a tag by the size of their blocks. Small blocks do not pin the pages of large ones, and
+// a chunk is at most an eighth of the smallest block that gets one of its own, so that holes
+// between blocks waste little; large chunks make waking a large block few calls.
+struct Kind {
+  size_t below;   // block sizes
+  size_t chunks;  // granules in a chunk
+  double region;  // addresses reserved at a time, as a share of the device's memory
+};
+
+constexpr Kind kKinds[] = {
+    {size_t{1} << 20, 1, 0.125},
+    {size_t{32} << 20, 1, 0.5},
+    {size_t{256} << 20, 2, 1.0},
+    {SIZE_MAX, 16, 2.0},
+};
+
+constexpr size_t kRangeChunk = size_t{32} << 20;
+constexpr size_t kBatch = 8;  // chunks mapped before copies into them are begun
+
+size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
+// While another thread captures, calls that allocate are allowed in relaxed mode only.
+class Relaxed {
+ public:
+  Relaxed() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+  ~Relaxed() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+}  // namespace
+
+struct Arena::Tag {
+  std::string name;
+  std::unique_ptr<Heap> heaps[std::size(kKinds)];
+  std::map<CUdeviceptr, std::unique_ptr<Range>> ranges;
+  bool asleep = false;
+  bool filled = true;  // false: contents were dropped and nobody has written them since
+  std::vector<Taken> taken;
+  std::unique_ptr<HostCopy> kept;
+  size_t plain = 0;  // bytes, off switch
+
+  // By ascending address.
+  std::vector<Pages*> pages() const {
+    std::vector<Pages*> all;
+    for (const auto& heap : heaps) {
+      if (!heap) continue;
+      for (Pages* pages : heap->pages()) all.push_back(pages);
+    }
+    for (const auto& [_, range] : ranges) all.push_back(&range->pages);
+    std::sort(all.begin(), all.end(), [](Pages* a, Pages* b) { return a->base() < b->base(); });
+    return all;
+  }
+
+  size_t mapped() const {
+    size_t sum = plain;
+    for (const Pages* pages : pages()) sum += pages->mapped();
+    return sum;
+  }
+
+  size_t live() const {
+    size_t sum = plain;
+    for (const auto& heap : heaps) sum += heap ? heap->live() : 0;
+    for (const auto& [_, range] : ranges) sum += range->pages.mapped();
+    return sum;
+  }
+
+  HostCopy::Places places() const {
+    HostCopy::Places all;
+    for (const auto& heap : heaps) {
+      if (!heap) continue;
+      for (const auto& place : heap->used()) all.push_back(place);
+    }
+    for (const auto& [base, range] : ranges) {
+      for (const size_t i : range->pages.mapped_chunks()) {
+        all.emplace_back(base + i * range->pages.chunk(), range->pages.chunk());
+      }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+};
+
+Arena::Arena(std::shared_ptr<Device> device, bool enabled)
+    : device_(std::move(device)), enabled_(enabled) {
+  device_->use();
+  if (!enabled_) return;
+  if (device_->attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
+    throw Error(Code::kDevice, "cannot use the memory arena",
+                device_->name() + " has no virtual memory management",
+                "set VCC_USE_CUDA_MEMORY_POOL=0");
+  }
+  granularity_ = Pages::granularity(*device_);
+}
+
+Arena::~Arena() {
+  const std::lock_guard lock(lock_);
+  try {
+    device_->use();
+  } catch (const Error&) {  // lost, or forked: nothing may be called, and nothing needs freeing
+    for (auto& [_, tag] : tags_) tag.release();
+    return;
+  }
+  for (const auto& [address, _] : plain_) driver().cuMemFree(address);
+}
+
+Arena::Tag& Arena::tag(const std::string& name) {
+  auto& found = tags_[name];
+  if (!found) {
+    found = std::make_unique<Tag>();
+    found->name = name;
+  }
+  return *found;
+}
+
+std::vector<Arena::Tag*> Arena::chosen(const Tags& names) {
+  std::vector<Tag*> all;
+  for (const auto& [name, tag] : tags_) {
+    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
+      all.push_back(tag.get());
+    }
+  }
+  return all;
+}
+
+Heap& Arena::heap_for(Tag& tag, size_t size) {
+  size_t kind = 0;
+  while (size >= kKinds[kind].below) ++kind;
+  auto& heap = tag.heaps[kind];
+  if (!heap) {
+    const size_t chunk = kKinds[kind].chunks * granularity_;
+    const auto region = static_cast<size_t>(kKinds[kind].region * device_->memory());
+    heap = std::make_unique<Heap>(device_, chunk, std::max(region, chunk));
+  }
+  return *heap;
+}
+
+CUdeviceptr Arena::allocate(size_t size, const std::string& name) {
+  const std::lock_guard lock(lock_);
+  device_->use();
+  const Relaxed relaxed;
+  if (!enabled_) return allocate_plain(size, name);
+  Tag& owner = tag(name);
+  require_awake(owner, "allocate memory");
+  Heap& heap = heap_for(owner, size);
+  CUdeviceptr address = 0;
+  try {
+    address = heap.allocate(size);
+  } catch (const CudaError& error) {
+    if (error.result != CUDA_ERROR_OUT_OF_MEMORY || trim_locked() == 0) throw;
+    address = heap.allocate(size);
+  }
+  ++counters_.allocations;
+  count_memory();
+  return address;
+}
+
+CUdeviceptr Arena::allocate_plain(size_t size, const std::string& name) {
+  CUdeviceptr address = 0;
+  const size_t rounded = std::max(round_up(size, Heap::kAlignment), Heap::kAlignment);
+  VCC_CU(cuMemAlloc(&address, rounded));
+  Tag& owner = tag(name);
+  plain_[address] = {&owner, rounded};
+  owner.plain += rounded;
+  ++counters_.allocations;
+  count_memory();
+  return address;
+}
+
+void Arena::free(CUdeviceptr address) {
+  const std::lock_guard lock(lock_);
+  if (const auto found = plain_.find(address); found != plain_.end()) {
+    device_->use();
+    VCC_CU(cuMemFree(address));
+    found->second.first->plain -= found->second.second;
+    plain_.erase(found);
+    ++counters_.frees;
+    return count_memory();
+  }
+  for (auto& [_, owner] : tags_) {
+    for (auto& heap : owner->heaps) {
+      if (!heap || !heap->contains(address)) continue;
+      if (heap->free(address) == 0) break;
+      ++counters_.frees;
+      return count_memory();
+    }
+  }
+  throw Error(Code::kUsage, "cannot free memory",
+              "address " + std::to_string(address) + " is not one that the arena gave");
+}
+
+bool Arena::owns(CUdeviceptr address) {
+  const std::lock_guard lock(lock_);
+  if (plain_.count(address) != 0) return true;
+  return std::any_of(tags_.begin(), tags_.end(), [&](const auto& entry) {
+    const auto pages = entry.second->pages();
+    return std::any_of(pages.begin(), pages.end(),
+                       [&](const Pages* part) { return part->contains(address); });
+  });
+}
+
+CUdeviceptr Arena::reserve_range(size_t size, size_t chunk, const std::string& name) {
+  if (!enabled_) return allocate(size, name);
+  const std::lock_guard lock(lock_);
+  device_->use();
+  const size_t step = round_up(chunk == 0 ? kRangeChunk : chunk, granularity_);
+  Tag& owner = tag(name);
+  require_awake(owner, "reserve addresses");
+  auto made = std::make_unique<Range>(device_, std::max(size, size_t{1}), step);
+  const CUdeviceptr base = made->pages.base();
+  owner.ranges[base] = std::move(made);
+  count_memory();
+  return base;
+}
+
+std::pair<Arena::Tag*, Arena::Range*> Arena::range_at(CUdeviceptr base) {
+  for (auto& [_, owner] : tags_) {
+    const auto found = owner->ranges.find(base);
+    if (found != owner->ranges.end()) return {owner.get(), found->second.get()};
+  }
+  throw Error(Code::kUsage, "no such range of addresses",
+              "address " + std::to_string(base) + " was not given by reserve_range");
+}
+
+std::pair<size_t, size_t> Arena::chunks_of(const Range& range, size_t offset, size_t size) const {
+  const size_t chunk = range.pages.chunk();
+  const bool inside = offset <= range.size && size <= range.size - offset;
+  const bool whole = offset % chunk == 0 && (size % chunk == 0 || offset + size == range.size);
+  if (!inside || !whole) {
+    throw Error(Code::kUsage, "cannot map part of a range",
+                "offset " + std::to_string(offset) + " and size " + std::to_string(size) +
+                    " are not multiples of " + std::to_string(chunk) + " inside " +
+                    std::to_string(range.size));
+  }
+  return {offset / chunk, round_up(offset + size, chunk) / chunk};
+}
+
+void Arena::map_range(CUdeviceptr base, size_t offset, size_t size) {
+  const std::lock_guard lock(lock_);
+  if (plain_.count(base) != 0) return;
+  device_->use();
+  const Relaxed relaxed;
+  const auto [owner, range] = range_at(base);
+  require_awake(*owner, "map memory");
+  const auto [first, last] = chunks_of(*range, offset, size);
+  try {
+    range->pages.map(first, last);
+  } catch (const CudaError& error) {
+    if (error.result != CUDA_ERROR_OUT_OF_MEMORY || trim_locked() == 0) throw;
+    range->pages.map(first, last);
+  }
+  count_memory();
+}
+
+void Arena::unmap_range(CUdeviceptr base, size_t offset, size_t size) {
+  const std::lock_guard lock(lock_);
+  if (plain_.count(base) != 0) return;
+  device_->use();
+  const auto [owner, range] = range_at(base);
+  require_awake(*owner, "unmap memory");
+  const auto [first, last] = chunks_of(*range, offset, size);
+  synchronise();
+  for (size_t i = first; i < last; ++i) {
+    if (range->pages.has(i)) range->pages.unmap(i);
+  }
+  count_memory();
+}
+
+size_t Arena::range_chunk(CUdeviceptr base) {
+  const std::lock_guard lock(lock_);
+  return plain_.count(base) != 0 ? plain_[base].second : range_at(base).second->pages.chunk();
+}
+
+size_t Arena::range_mapped(CUdeviceptr base) {
+  const std::lock_guard lock(lock_);
+  return plain_.count(base) != 0 ? plain_[base].second : range_at(base).second->pages.mapped();
+}
+
+void Arena::free_range(CUdeviceptr base) {
+  if (!enabled_) return free(base);
+  const std::lock_guard lock(lock_);
+  device_->use();
+  const auto [owner, range] = range_at(base);
+  synchronise();
+  std::erase_if(owner->taken,
+                [&, part = &range->pages](const Taken& taken) { return taken.pages == part; });
+  if (owner->kept) owner->kept->forget(base, range->pages.size());
+  owner->ranges.erase(base);
+  count_memory();
+}
+
+size_t Arena::available() {
+  const std::lock_guard lock(lock_);
+  device_->use();
+  size_t free = 0, total = 0;
+  VCC_CU(cuMemGetInfo(&free, &total));
+  for (const auto& [_, owner] : tags_)
+    free += owner->mapped() - std::min(owner->mapped(), owner->live());
+  return free;
+}
+
+void Arena::sleep(int level, const Tags& names) {
+  const std::lock_guard lock(lock_);
+  require_enabled("put memory to sleep");
+  if (level != 1 && level != 2) {
+    throw Error(Code::kUsage, "cannot sleep at level " + std::to_string(level), "",
+                "use 1 (contents are kept) or 2 (contents are dropped)");
+  }
+  const std::vector<Tag*> tags = chosen(names);
+  std::vector<bool> kept;
+  for (const Tag* one : tags) kept.push_back(policy_of(one->name).kept_at(level));
+  put_to_sleep(tags, kept);
+  ++counters_.sleeps;
+}
+
+void Arena::discard(const Tags& names) {
+  const std::lock_guard lock(lock_);
+  require_enabled("discard memory");
+  const std::vector<Tag*> tags = chosen(names);
+  put_to_sleep(tags, std::vector<bool>(tags.size(), false));
+  for (Tag* one : tags) {  // also what slept with its contents until now
+    one->kept.reset();
+    one->filled = false;
+  }
+  version_.fetch_add(1);
+  ++counters_.discards;
+  count_memory();
+}
+
+// Contents are saved first, for all tags; then memory is given back, that of kept tags first. When
+// the driver refuses to take a chunk back, what was taken is mapped and filled again; contents that
+// were to be dropped may be lost by then, and their tag counts as not filled.
+void Arena::put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>& kept) {
+  device_->use();
+  synchronise();
+  std::vector<Tag*> going;
+  std::vector<std::unique_ptr<HostCopy>> copies;
+  for (const bool keep : {true, false}) {
+    for (size_t i = 0; i < tags.size(); ++i) {
+      if (tags[i]->asleep || kept[i] != keep) continue;
+      for (auto& heap : tags[i]->heaps) {
+        if (heap) heap->trim();
+      }
+      going.push_back(tags[i]);
+      // Contents that nobody has filled are not worth keeping.
+      const bool save = keep && tags[i]->filled;
+      copies.push_back(save ? std::make_unique<HostCopy>(device_, tags[i]->places()) : nullptr);
+    }
+  }
+  version_.fetch_add(1);
+  std::vector<Tag*> gone;
+  try {
+    for (size_t i = 0; i < going.size(); ++i) {
+      Tag& one = *going[i];
+      one.kept = std::move(copies[i]);
+      one.filled = one.kept != nullptr;
+      one.asleep = true;
+      gone.push_back(&one);
+      for (Pages* pages : one.pages()) {
+        one.taken.push_back({pages, {}});
+        for (const size_t chunk : pages->mapped_chunks()) {
+          pages->unmap(chunk);
+          one.taken.back().chunks.push_back(chunk);
+        }
+      }
+    }
+  } catch (...) {
+    for (Tag* one : gone) {
+      try {
+        restore(*one);
+      } catch (const Error&) {  // it sleeps, with what was taken and its contents kept
+      }
+    }
+    count_memory();
+    throw;
+  }
+  count_memory();
+}
+
+// Map what was taken and copy the contents back; on failure the tag sleeps as before.
+void Arena::restore(Tag& one) {
+  if (!one.asleep) return;
+  try {
+    if (one.kept) one.kept->rewind();
+    for (const Taken& taken : one.taken) {
+      for (size_t at = 0; at < taken.chunks.size(); at += kBatch) {
+        const size_t end = std::min(at + kBatch, taken.chunks.size());
+        taken.pages->map_these({taken.chunks.begin() + static_cast<ptrdiff_t>(at),
+                                taken.chunks.begin() + static_cast<ptrdiff_t>(end)});
+        if (!one.kept) continue;
+        one.kept->start_below(taken.pages->base() +
+                              (taken.chunks[end - 1] + 1) * taken.pages->chunk());
+      }
+    }
+    if (one.kept) one.kept->wait();
+  } catch (...) {
+    fall_asleep_again({&one});
+    throw;
+  }
+  one.asleep = false;
+}
+
+void Arena::fall_asleep_again(const std::vector<Tag*>& tags) noexcept {
+  for (Tag* one : tags) {
+    one->asleep = true;
+    if (one->kept) one->kept->settle();
+    for (const Taken& taken : one->taken) taken.pages->unmap_quietly(taken.chunks);
+  }
+}
+
+void Arena::wake(const Tags& names) {
+  const std::lock_guard lock(lock_);
+  require_enabled("wake memory");
+  device_->use();
+  std::vector<Tag*> woken;
+  trim_locked();
+  try {
+    for (const auto& [name, one] : tags_) {
+      const bool named =
+          names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+      if (!one->asleep || (!named && policy_of(name).deferrable)) continue;
+      restore(*one);
+      woken.push_back(one.get());
+    }
+  } catch (Error& error) {
+    fall_asleep_again(woken);
+    error.hint = "nothing was woken and contents are kept: free device memory and wake again";
+    count_memory();
+    throw;
+  }
+  for (Tag* one : woken) {
+    one->kept.reset();
+    one->taken.clear();
+  }
+  version_.fetch_add(1);
+  ++counters_.wakes;
+  count_memory();
+}
+
+size_t Arena::trim() {
+  const std::lock_guard lock(lock_);
+  if (!enabled_) return 0;
+  device_->use();
+  const size_t given = trim_locked();
+  ++counters_.trims;
+  count_memory();
+  return given;
+}
+
+// Freed blocks may still be read by kernels that were launched before.
+size_t Arena::trim_locked() {
+  synchronise();
+  size_t given = 0;
+  for (auto& [_, owner] : tags_) {
+    if (owner->asleep) continue;
+    for (auto& heap : owner->heaps) given += heap ? heap->trim() : 0;
+  }
+  return given;
+}
+
+void Arena::synchronise() { VCC_CU(cuCtxSynchronize()); }
+
+void Arena::require(const std::string& name, Need need, const char* task) {
+  const std::lock_guard lock(lock_);
+  const auto found = tags_.find(name);
+  if (found == tags_.end()) return;
+  const Tag& one = *found->second;
+  if (one.asleep) {
+    throw Error(Code::kGraph, task, "the memory of \"" + name + "\" sleeps or was discarded",
+                "wake it first");
+  }
+  if (need == Need::kContents && !one.filled) {
+    throw Error(Code::kGraph, task, "the contents of \"" + name + "\" were dropped",
+                "load them again first");
+  }
+}
+
+void Arena::require_awake(const Tag& one, const char* task) const {
+  if (!one.asleep) return;
+  throw Error(Code::kDevice, std::string("cannot ") + task,
+              "the memory of \"" + one.name + "\" sleeps", "wake it first");
+}
+
+void Arena::require_enabled(const char* task) const {
+  if (enabled_) return;
+  throw Error(Code::kUsage, std::string("cannot ") + task,
+              "the memory arena is off (VCC_USE_CUDA_MEMORY_POOL=0)", "leave it on");
+}
+
+void Arena::mark_filled(const std::string& name) {
+  const std::lock_guard lock(lock_);
+  const auto found = tags_.find(name);
+  if (found == tags_.end() || found->second->asleep) return;
+  found->second->filled = true;
+  version_.fetch_add(1);
+}
+
+bool Arena::asleep(const std::string& name) {
+  const std::lock_guard lock(lock_);
+  const auto found = tags_.find(name);
+  return found != tags_.end() && found->second->asleep;
+}
+
+void Arena::count_memory() {
+  ArenaCounters& now = counters_;
+  now.live = now.mapped = now.reserved = now.host = 0;
+  for (const auto& [_, one] : tags_) {
+    now.live += one->live();
+    now.mapped += one->mapped();
+    for (const Pages* pages : one->pages()) now.reserved += pages->size();
+    if (one->kept) now.host += one->kept->bytes();
+  }
+  now.peak_live = std::max(now.peak_live, now.live);
+  now.peak_mapped = std::max(now.peak_mapped, now.mapped);
+}
+
+ArenaCounters Arena::counters() {
+  const std::lock_guard lock(lock_);
+  return counters_;
+}
+
+std::string Arena::stats() {
+  const std::lock_guard lock(lock_);
+  const ArenaCounters& now = counters_;
+  const std::pair<const char*, uint64_t> numbers[] = {
+      {"allocations", now.allocations},
+      {"frees", now.frees},
+      {"live", now.live},
+      {"peak_live", now.peak_live},
+      {"mapped", now.mapped},
+      {"peak_mapped", now.peak_mapped},
+      {"reserved", now.reserved},
+      {"host", now.host},
+      {"sleeps", now.sleeps},
+      {"wakes", now.wakes},
+      {"discards", now.discards},
+      {"trims", now.trims},
+  };
+  std::string text = "{";
+  for (const auto& [name, value] : numbers) {
+    text += std::string("\"") + name + "\": " + std::to_string(value) + ", ";
+  }
+  text += "\"tags\": {";
+  for (const auto& [name, one] : tags_) {
+    text += (text.back() == '{' ? "\"" : ", \"") + name +
+            "\": {\"live\": " + std::to_string(one->live()) +
+            ", \"mapped\": " + std::to_string(one->mapped()) +
+            ", \"asleep\": " + (one->asleep ? "true" : "false") +
+            ", \"filled\": " + (one->filled ? "true" : "false") + "}";
+  }
+  return text + "}}";
+}
+
+}  // namespace vcc
