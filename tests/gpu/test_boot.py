@@ -21,7 +21,7 @@ TARGET = ("--target", "sm_90", "--dtype", "bf16")
 LIMITS = ("--max-model-len", 512, "--max-num-seqs", 16)
 PROMPT = ("--prompt", "It is a truth", "--max-new-tokens", 8, "--temperature", 0)
 RUN = ("run", *LIMITS, *TARGET, "--require-warm", "--json", *PROMPT)
-RING = 64 << 20
+RING = 32 << 20
 
 MEASURED = """
 import json, resource, sys

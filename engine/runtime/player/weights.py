@@ -23,7 +23,7 @@ from vcc.engine.runtime.player.weight_plan import Home, WeightPlan, plan_weights
 
 __all__ = ["READERS", "SLOT_BYTES", "WeightReport", "homes_of", "load", "plan_weights"]
 
-READERS, SLOT_BYTES = 8, 4 << 20
+READERS, SLOT_BYTES = 8, 2 << 20
 """Reader threads at most, and bytes of one of the two pinned slots that each has."""
 
 _C = functions(

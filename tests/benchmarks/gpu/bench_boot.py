@@ -36,7 +36,7 @@ from common import (
 
 SECONDS = {"1b": 0.9, "8b": 1.5}
 TIMES_FASTER = {"whole": 20, "regional": 20, "eager": 3}
-RSS_LIMIT, RING = 300e6, 64 << 20
+RSS_LIMIT, RING = 300e6, 32 << 20
 
 WATCHED = """
 import json, sys

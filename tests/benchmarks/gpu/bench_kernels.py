@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,10 +43,15 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=["linear", "prefill", "decode", "sample"])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--warm", help=argparse.SUPPRESS)
+    parser.add_argument("--compile", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.dry:
         os.environ["TRITON_INTERPRET"] = "1"
     package()
+    if options.warm or options.compile:
+        return prepare(options)
+    children(*(("--compile", 2) if options.dry else ("--warm", min(14, os.cpu_count() or 2))))
     from support.kernel_bench import Bench
 
     bench = Bench(dry=options.dry, until=time.monotonic() + options.seconds)
@@ -57,6 +63,31 @@ def main() -> int:
             options.out.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found))
     return int(bool(bench.failures))
+
+
+def prepare(options: argparse.Namespace) -> int:
+    """In a child: compile one share of all kernels."""
+    from support.kernel_bench import compile_all, warm
+
+    share, shares = map(int, (options.warm or options.compile).split("/"))
+    if options.warm:
+        warm(share, shares)
+        return 0
+    bad = compile_all(share, shares)
+    print(*bad, sep="\n", file=sys.stderr)
+    return int(bool(bad))
+
+
+def children(option: str, shares: int) -> None:
+    """Run the shares side by side, so that no time on the device goes to one compiler."""
+    command = [sys.executable, __file__, option]
+    environment = os.environ | {"TRITON_INTERPRET": "0"}
+    started = [
+        subprocess.Popen([*command, f"{share}/{shares}"], env=environment, stdout=sys.stderr)
+        for share in range(shares)
+    ]
+    if any([child.wait() for child in started]):
+        print("some kernels do not compile", file=sys.stderr)
 
 
 if __name__ == "__main__":
