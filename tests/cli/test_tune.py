@@ -1,0 +1,158 @@
+"""`vcc tune` on doubles of the driver, CUPTI and cuBLASLt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_cuda.cubins import cubin
+from support.fake_libraries import environment
+
+from vcc.cache.digest import Digest
+from vcc.cache.manifest import Manifest
+from vcc.cache.store import Store
+from vcc.engine import native
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.types import (
+    READ,
+    WRITE,
+    Gemm,
+    Kernel,
+    Node,
+    NodeKind,
+    NodeTable,
+    Param,
+    ParamKind,
+    Region,
+    RegionKind,
+    Segment,
+    SegmentKind,
+    Symbol,
+    Variant,
+)
+from vcc.engine.tune.store import GemmStore, choices
+
+pytestmark = pytest.mark.skipif(
+    native.library("vcc_abi") is None, reason="built without a compiler"
+)
+
+CODE = cubin({"linear": (8, 8, 8, 8, 8, 4, 4, 4, 8, 8), "reduce": (8, 8, 8, 4, 4, 8, 8)})
+N, K, MOST = 64, 32, 512
+
+
+def step_table() -> NodeTable:
+    digest = Digest.of(CODE).hex
+    places = ((0, READ, 0), (8, READ, 1), (24, WRITE, 2))
+    params = tuple(Param(ParamKind.POINTER, access, at, region, 0) for at, access, region in places)
+    return NodeTable(
+        symbols=(Symbol("T", 1, MOST),),
+        regions=(
+            Region(RegionKind.WORKSPACE, MOST * K * 2),
+            Region(RegionKind.WEIGHTS, N * K * 2),
+            Region(RegionKind.IO, MOST * N * 2),
+        ),
+        cubins=((digest, len(CODE)),),
+        kernels=(
+            Kernel(digest, "linear", (128, 1, 1), 0, 72),
+            Kernel(digest, "reduce", (128, 1, 1), 0, 48),
+        ),
+        nodes=(Node(NodeKind.GEMM, target=0, params=params),),
+        gemms=(Gemm("T", N, K, "bfloat16"),),
+        variants=(
+            Variant(N, 0, "bfloat16", 0, 16, 64, split_k=2, max_rows=16, reduce_kernel=1),
+            Variant(N, 0, "bfloat16", 0, 64, 64),
+        ),
+        segments=(Segment(SegmentKind.PIECE, "0" * 16, 1),),
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with one GPU artifact."""
+    made = Store.open(tmp_path / "store")
+    manifest = Manifest(
+        request=(("model.digest", "x"),),
+        code_key=(("a", "b"),),
+        host_rules={"loader": "Player"},
+        title="tiny",
+        info={"compilation": {"capture_sizes": [1, 8]}},
+    )
+    made.publish(
+        manifest, {"table/step": encode(step_table()), f"cubin/{Digest.of(CODE).hex}": CODE}
+    )
+    return made
+
+
+def tune(store: Store, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vcc.cli.main", "tune", "--cache-dir", str(store.root), *words],
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def tuned(store: Store, *words: str, **settings: str) -> dict[str, Any]:
+    done = tune(store, "--json", *words, **settings)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)["artifacts"]
+    return dict(found)
+
+
+def test_products_of_graphs_and_prefill_are_recorded_timed_and_chosen(store: Store) -> None:
+    found = tuned(store)
+    assert found["answer"]["recorded"] == 6
+    assert [one["shape"]["m"] for one in found["measured"]] == [1, 8, 128, 256, 384, 512]
+    assert all(one["stored_ns"] >= 0 and one["variant_ns"] >= 0 for one in found["measured"])
+    (entry,) = store.entries()
+    kept = choices(GemmStore(store.root), store.load(entry))
+    assert [one.shape.m for one in kept] == [1, 8, 128, 256, 384, 512]
+    assert {one.route for one in kept} <= {"cublaslt", "triton"}
+    assert all(one.cublaslt_us is not None and one.triton_us is not None for one in kept)
+
+
+def test_a_second_run_records_nothing(store: Store) -> None:
+    tuned(store, "--rows", "1,2")
+    assert tuned(store, "--rows", "1,2", "--no-measure")["answer"]["recorded"] == 0
+
+
+def test_a_product_that_cannot_be_stored_is_timed_by_its_kernel_alone(store: Store) -> None:
+    found = tuned(store, "--rows", "1", lt="none")
+    assert [one["stored_ns"] for one in found["measured"]] == [-1]
+    assert [one["route"] for one in found["measured"]] == ["triton"]
+
+
+def test_text_names_products_and_both_times(store: Store) -> None:
+    done = tune(store, "--rows", "1")
+    assert done.returncode == 0, done.stderr
+    assert "tiny" in done.stdout
+    assert "1x64x32 bfloat16" in done.stdout
+    assert "1 products recorded" in done.stdout
+
+
+def test_an_empty_store_is_a_miss(tmp_path: Path) -> None:
+    done = tune(Store.open(tmp_path / "store"))
+    assert done.returncode == 1
+    assert "no GPU artifact" in done.stderr
+
+
+def test_rows_are_numbers(store: Store) -> None:
+    done = tune(store, "--rows", "1,x")
+    assert done.returncode == 2
+
+
+def test_no_gpu_is_exit_three(store: Store) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "vcc.cli.main", "tune", "--cache-dir", str(store.root)],
+        env=environment() | {"VCC_LIBCUDA": "/nowhere/libcuda.so.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "/nowhere/libcuda.so.1" in done.stderr
