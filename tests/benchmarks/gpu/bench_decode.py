@@ -15,7 +15,7 @@ import json
 import sys
 from typing import Any
 
-from common import Row, built, model, models_folder, publish, python, store
+from common import Row, built, model, models_folder, publish, python, store, tuned
 from make_model import config_of
 
 SHARE = 0.70
@@ -95,6 +95,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=200)
     options = parser.parse_args()
     built(options.size)
+    choice = tuned(options.size)
     words: list[object] = ["play_decode.py", "--model", model(options.size)]
     words += ["--past", options.past, "--times", options.times]
     words += ["--decode", *options.decode, "--prefill", *options.prefill]
@@ -102,7 +103,9 @@ def main() -> int:
     others = peers(options.size, options)
     what = f"decode after {options.past} tokens, and prefill, of a Llama of {options.size} in bf16"
     rows = rows_of(options.size, mine, others)
-    return publish(f"decode-{options.size}", what, rows, {"vcc": mine, "peers": others})
+    return publish(
+        f"decode-{options.size}", what, rows, {"vcc": mine, "peers": others, "tune": choice}
+    )
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ layout of its inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,7 @@ class Playing:
         settled = settle(build_request(asked))
         session = Session(settled, store, "off", require_warm=True, ledger=ledger)
         runner = open_session(session, lengths).booted.runner
-        return cls(runner, _below(runner, PlayerHandle), _below(runner, Layout), ledger)
+        return cls(runner, runner.player, runner._parts.layout, ledger)
 
     def fill(self, seqs: int, tokens: int, past: int) -> int:
         """An input slot with `seqs` sequences of `tokens` new tokens each, after `past` others."""
@@ -111,28 +110,3 @@ class Playing:
         """One step of one sequence by plain launches, waited for."""
         shape = Shape(Mode.PLAIN, tokens, 1, Parts.NONE)
         self.handle.step(shape, 1, slot, Inputs.STEP, Read.LOGITS)
-
-
-def _below(runner: Any, kind: type) -> Any:
-    found = next((value for value in _values(runner, 3) if isinstance(value, kind)), None)
-    if found is None:
-        raise SystemExit(f"no {kind.__name__} below {type(runner).__name__}")
-    return found
-
-
-def _values(value: Any, depth: int) -> Iterator[Any]:
-    """A value and what its attributes hold, down to a depth."""
-    yield value
-    names = [*getattr(value, "__dict__", ()), *_slots(type(value))]
-    for name in names if depth else ():
-        inner = getattr(value, name, None)
-        if type(inner).__module__.startswith("vcc."):
-            yield from _values(inner, depth - 1)
-
-
-def _slots(kind: type) -> list[str]:
-    found: list[str] = []
-    for base in kind.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        found += [slots] if isinstance(slots, str) else list(slots)
-    return found
