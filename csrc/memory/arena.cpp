@@ -69,6 +69,12 @@ struct Arena::Tag {
   std::unique_ptr<HostCopy> kept;
   size_t plain = 0;  // bytes, off switch
 
+  void awake() {
+    asleep = false;
+    kept.reset();
+    taken.clear();
+  }
+
   // By ascending address.
   std::vector<Pages*> pages() const {
     std::vector<Pages*> all;
@@ -377,26 +383,14 @@ void Arena::put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>&
     }
   }
   version_.fetch_add(1);
-  std::vector<Tag*> gone;
+  size_t gone = 0;
   try {
-    for (size_t i = 0; i < going.size(); ++i) {
-      Tag& one = *going[i];
-      one.kept = std::move(copies[i]);
-      one.filled = one.kept != nullptr;
-      one.asleep = true;
-      gone.push_back(&one);
-      for (Pages* pages : one.pages()) {
-        one.taken.push_back({pages, {}});
-        for (const size_t chunk : pages->mapped_chunks()) {
-          pages->unmap(chunk);
-          one.taken.back().chunks.push_back(chunk);
-        }
-      }
-    }
+    for (; gone < going.size(); ++gone) take_memory(*going[gone], std::move(copies[gone]));
   } catch (...) {
-    for (Tag* one : gone) {
+    for (size_t i = 0; i <= gone; ++i) {
       try {
-        restore(*one);
+        restore(*going[i]);
+        going[i]->awake();
       } catch (const Error&) {  // it sleeps, with what was taken and its contents kept
       }
     }
@@ -404,6 +398,19 @@ void Arena::put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>&
     throw;
   }
   count_memory();
+}
+
+void Arena::take_memory(Tag& one, std::unique_ptr<HostCopy> contents) {
+  one.kept = std::move(contents);
+  one.asleep = true;
+  for (Pages* pages : one.pages()) {
+    one.taken.push_back({pages, {}});
+    for (const size_t chunk : pages->mapped_chunks()) {
+      pages->unmap(chunk);
+      one.taken.back().chunks.push_back(chunk);
+      if (!one.kept) one.filled = false;
+    }
+  }
 }
 
 // Map what was taken and copy the contents back; on failure the tag sleeps as before.
@@ -421,12 +428,14 @@ void Arena::restore(Tag& one) {
                               (taken.chunks[end - 1] + 1) * taken.pages->chunk());
       }
     }
-    if (one.kept) one.kept->wait();
+    if (one.kept) {
+      one.kept->start_below(UINT64_MAX);  // what reaches into chunks that were never taken
+      one.kept->wait();
+    }
   } catch (...) {
     fall_asleep_again({&one});
     throw;
   }
-  one.asleep = false;
 }
 
 void Arena::fall_asleep_again(const std::vector<Tag*>& tags) noexcept {
@@ -457,10 +466,7 @@ void Arena::wake(const Tags& names) {
     count_memory();
     throw;
   }
-  for (Tag* one : woken) {
-    one->kept.reset();
-    one->taken.clear();
-  }
+  for (Tag* one : woken) one->awake();
   version_.fetch_add(1);
   ++counters_.wakes;
   count_memory();

@@ -21,6 +21,7 @@
 namespace vcc {
 
 class Heap;
+class HostCopy;
 
 using Tags = std::vector<std::string>;
 
@@ -108,6 +109,7 @@ class Arena {
   std::pair<Tag*, Range*> range_at(CUdeviceptr base);
   std::pair<size_t, size_t> chunks_of(const Range& range, size_t offset, size_t size) const;
   void put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>& kept);
+  void take_memory(Tag& tag, std::unique_ptr<HostCopy> contents);
   void restore(Tag& tag);
   void fall_asleep_again(const std::vector<Tag*>& tags) noexcept;
   void synchronise();

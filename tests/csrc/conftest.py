@@ -1,5 +1,5 @@
 """Fixtures of the native tests."""
 
-from support.fake_cuda.fixtures import device, fake
+from support.fake_cuda.fixtures import arena, device, fake
 
-__all__ = ["device", "fake"]
+__all__ = ["arena", "device", "fake"]

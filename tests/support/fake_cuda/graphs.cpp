@@ -114,6 +114,10 @@ CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS& node) {
     const CUdeviceptr start = node.dst + row * node.pitch;
     if (!accessible(start, node.width * size)) return CUDA_ERROR_INVALID_VALUE;
     char* at = reinterpret_cast<char*>(start);
+    if (size == 1) {
+      std::memset(at, static_cast<int>(node.value & 0xff), node.width);
+      continue;
+    }
     for (size_t i = 0; i < node.width; ++i) std::memcpy(at + i * size, &node.value, size);
   }
   return CUDA_SUCCESS;
