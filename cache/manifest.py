@@ -26,6 +26,8 @@ _KINDS = (
     (re.compile(r"program\Z"), "program"),
     (re.compile(r"piece/.*\.so\Z"), "library"),
     (re.compile(r"piece/.*\.json\Z"), "library-table"),
+    (re.compile(r"table/"), "table"),
+    (re.compile(r"cubin/[0-9a-f]{64}\Z"), "cubin"),
     (re.compile(r"constant/"), "constant"),
     (re.compile(r"golden/"), "golden"),
 )

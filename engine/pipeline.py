@@ -2,51 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
+from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
 from vcc.cache.single_flight import Holder, single_flight
 from vcc.cache.store import Store
+from vcc.engine.compile.artifact import Made, manifest_of, replan
+from vcc.engine.compile.building import Build
 from vcc.engine.compile.keys import code_entries, pairs, plan_entries
-from vcc.engine.compile.toolchain import compiler_options, find_compiler
+from vcc.engine.compile.toolchain import find_compiler
 from vcc.engine.config.artifacts import Content as Holds
-from vcc.engine.config.environment import read_environment, use_build_folder
-from vcc.engine.config.modes import Backend, CompileMode
+from vcc.engine.config.modes import Backend, CompileMode, Platform
 from vcc.engine.events import Events
 from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
-
-if TYPE_CHECKING:
-    from vcc.engine.compile.artifact import Content
-    from vcc.engine.types import CompiledPiece, Passed, Pieces, Traced
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """A running build: what is built, where to, and who is told."""
-
-    settled: Settled
-    store: Store
-    events: Events
-    counters: Counters
-    code: Mapping[str, str]
-    stages: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str, total: int = 0) -> Iterator[None]:
-        """Time a stage and report it."""
-        start = time.perf_counter()
-        self.events.stage_started(name, total)
-        yield
-        self.stages[name] = time.perf_counter() - start
-        self.events.stage_finished(name, self.stages[name])
 
 
 def build(request: BuildRequest, store: Store, events: Events, counters: Counters) -> Built:
@@ -62,8 +35,9 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
     """
     settled = settle(request)
     _check_supported(settled)
-    compiles = Holds.PIECES in settled.resolved.artifact.holds
-    code = code_entries(settled, find_compiler() if compiles else None)
+    holds = settled.resolved.artifact.holds
+    code = code_entries(settled, find_compiler() if Holds.PIECES in holds else None)
+    compiles = bool({Holds.PIECES, Holds.CUBINS} & set(holds))
     build = Build(settled, store, events, counters, code)
     if settled.resolved.artifact.refusal:
         return _in_process(build)
@@ -96,6 +70,13 @@ def _check_supported(settled: Settled) -> None:
             'backend "eager" is not supported yet',
             "pieces are compiled by Inductor in this version",
             "leave backend unset, or use --compile none to run without compiled pieces",
+        )
+    if settled.resolved.artifact.needs_gpu and not settled.resolved.artifact.refusal:
+        mode = "this mode" if config.mode is None else config.mode.name
+        raise ConfigError(
+            f"{mode} for {settled.request.target} is not supported yet",
+            "its node tables are recorded from kernels that run, on the GPU itself",
+            "use --compile vcc, which needs no GPU",
         )
     for name in ("compile_sizes", "compile_ranges"):
         if getattr(config, name):
@@ -151,130 +132,41 @@ def _same_request(loaded: Loaded, settled: Settled) -> bool:
 
 def _publish_again(build: Build, loaded: Loaded, blobs: Mapping[str, bytes]) -> Built:
     """The same code under another plan: a new manifest over the blobs that are there."""
-    from vcc.engine.compile.artifact import replan
-
     manifest = replan(loaded.manifest, build.settled)
     return _published(build, manifest, blobs, reused=True)
 
 
 def _fresh(build: Build, *, compiles: bool) -> Built:
-    from vcc.engine.compile.artifact import Content, blobs_of, manifest_of
-
     build.counters.add("misses")
-    content = _compile(build) if compiles else Content()
-    manifest = manifest_of(build.settled, build.code, content)
-    return _published(build, manifest, blobs_of(content))
+    made = _made(build) if compiles else Made()
+    manifest = manifest_of(build.settled, build.code, made, build.stages)
+    return _published(build, manifest, made.blobs)
+
+
+def _made(build: Build) -> Made:
+    """Compile for the request's platform; only what that platform needs is imported."""
+    if build.settled.request.target.platform is Platform.CUDA:
+        from vcc.engine.compile.gpu import compile_for_gpu
+
+        return compile_for_gpu(build)
+    from vcc.engine.compile.cpu import compile_for_cpu
+
+    return compile_for_cpu(build)
 
 
 def _in_process(build: Build) -> Built:
     """For a mode whose code cannot be stored: bindings and config in memory."""
-    from vcc.engine.compile.artifact import Content, manifest_of
-
     build.counters.add("misses")
-    manifest = manifest_of(build.settled, build.code, Content())
+    manifest = manifest_of(build.settled, build.code, Made(), build.stages)
     return Built(Loaded.of(manifest, {}), None, trouble=build.settled.resolved.artifact.refusal)
 
 
 def _published(
-    build: Build, manifest: object, blobs: Mapping[str, bytes], *, reused: bool = False
+    build: Build, manifest: Manifest, blobs: Mapping[str, bytes], *, reused: bool = False
 ) -> Built:
-    from vcc.cache.manifest import Manifest
-
-    if not isinstance(manifest, Manifest):
-        raise TypeError(type(manifest).__name__)
     with build.stage("publish"):
         try:
             entry = build.store.publish(manifest, blobs)
             return Built(build.store.load(entry), entry, reused)
         except VccError as error:
             return Built(Loaded.of(manifest, blobs), None, reused, str(error))
-
-
-def _compile(build: Build) -> Content:
-    """Trace, passes, partition, compile."""
-    from vcc.engine.compile.artifact import Content
-    from vcc.engine.compile.scratch import scratch
-
-    with scratch() as folder:
-        use_build_folder(folder, build.settled.request.target.arch)
-        passed = _passed(build)
-        pieces = _pieces(build, passed)
-        compiled = _compiled(build, pieces)
-    return Content(pieces, compiled, passed, passed.traced.constants, build.stages)
-
-
-def _passed(build: Build) -> Passed:
-    from vcc.engine.compile.dump import Dump
-    from vcc.engine.passes.apply import apply, enabled
-
-    dump = Dump(build.settled.request.keep)
-    with build.stage("trace"):
-        traced = _traced(build)
-        build.counters.add("traces")
-        dump.graph("traced", traced)
-    with build.stage("passes"):
-        passes = enabled(build.settled.resolved.config.pass_config)
-        return apply(traced, passes, dump.graph)
-
-
-def _traced(build: Build) -> Traced:
-    from vcc.engine.compile.source import trace_request
-    from vcc.engine.trace.trace import trace
-
-    return trace(trace_request(build.settled))
-
-
-def _pieces(build: Build, passed: Passed) -> Pieces:
-    from vcc.engine.compile.dump import Dump
-    from vcc.engine.partition.split import split
-    from vcc.engine.passes.apply import enabled, version_pairs
-    from vcc.engine.torch_shim.inductor import option_pairs
-
-    config = build.settled.resolved.config
-    with build.stage("partition"):
-        passes = version_pairs(enabled(config.pass_config))
-        options = (*passes, *option_pairs(_options(build)), *_toolchain(build))
-        pieces = split(passed.traced, _splitting_ops(build, passed), options)
-        build.counters.add("pieces", sum(pieces.calls.values()))
-        build.counters.add("unique_pieces", len(pieces.unique))
-        Dump(build.settled.request.keep).pieces(pieces)
-        return pieces
-
-
-def _splitting_ops(build: Build, passed: Passed) -> tuple[str, ...]:
-    """The resolved splitting ops; those that a user named and the model lacks are told."""
-    from vcc.engine.partition.ops import absent
-
-    ops = build.settled.resolved.config.splitting_ops or ()
-    missing = absent(passed.traced.graph.graph, ops)
-    if build.settled.request.compilation.splitting_ops is not None:
-        for name in missing:
-            build.events.note(f"splitting op {name} is not in this model: nothing is cut there")
-    return ops
-
-
-def _toolchain(build: Build) -> tuple[tuple[str, str], ...]:
-    wanted = ("compiler", "target", "version.torch", "version.triton")
-    return tuple((name, build.code[name]) for name in wanted)
-
-
-def _options(build: Build) -> dict[str, object]:
-    from vcc.engine.torch_shim.inductor import merged_options
-
-    user = dict(build.settled.resolved.config.inductor_config or ())
-    options = {**compiler_options(build.code["compiler"]), **user}
-    return merged_options(build.settled.request.target.arch, options)
-
-
-def _compiled(build: Build, pieces: Pieces) -> tuple[CompiledPiece, ...]:
-    from vcc.engine.compile.pool import compile_pieces, default_jobs
-    from vcc.engine.torch_shim.preload import preload_inductor
-
-    asked = build.settled.request.jobs or read_environment().workers
-    with build.stage("compile", len(pieces.unique)):
-        preload_inductor(build.settled.request.target.arch)
-        compiled = compile_pieces(
-            pieces.unique, _options(build), asked or default_jobs(pieces.unique), build.events
-        )
-        build.counters.add("compiles", len(compiled))
-        return compiled

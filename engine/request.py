@@ -25,6 +25,7 @@ from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConf
 
 if TYPE_CHECKING:
     from vcc.engine.models.source import Source
+    from vcc.engine.torch_shim.profiles import DeviceProfile
 
 KNOWN_OPS = ("gelu_tanh_and_mul", "rms_norm", "rotary_embedding", "silu_and_mul")
 """Names of the custom ops, as the operator layers have them; kept here free of torch."""
@@ -43,6 +44,7 @@ class BuildRequest:
     Attributes:
         source: the opened model.
         model, compilation, parallel, target: the configuration.
+        profile: the device to compile for; None takes the table's for the target.
         weights: "none", a directory to read weights from, or None for the model's own.
         jobs: worker processes; 0 chooses.
         keep: folder for intermediate files, or None.
@@ -53,6 +55,7 @@ class BuildRequest:
     compilation: CompilationConfig
     parallel: ParallelConfig
     target: Target
+    profile: DeviceProfile | None = None
     weights: str | None = None
     jobs: int = 0
     keep: Path | None = None

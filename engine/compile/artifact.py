@@ -1,4 +1,4 @@
-"""Put an artifact together: the manifest and its blobs."""
+"""Put an artifact together: the manifest over what was compiled. Free of torch."""
 
 from __future__ import annotations
 
@@ -8,61 +8,54 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import torch
 
 from vcc.cache.digest import Digest
 from vcc.cache.manifest import Manifest
 from vcc.engine.compile.keys import host_rules, pairs, plan_entries
 from vcc.engine.compile.toolchain import versions
 from vcc.engine.config.plain import plain
-from vcc.engine.graphs import program as programs
-from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.request import Settled, request_pairs
-from vcc.engine.types import CompiledPiece, Passed, Pieces
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """What a build made; empty for a mode that compiles nothing."""
+class Made:
+    """What compiling made; empty for a mode that compiles nothing.
 
-    pieces: Pieces | None = None
-    compiled: tuple[CompiledPiece, ...] = ()
-    passed: Passed | None = None
-    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    stages: Mapping[str, float] = field(default_factory=dict)
+    Attributes:
+        blobs: every blob by its name in the manifest.
+        info: `passes`, `pieces`, `constants` and what else the manifest says of the code.
+        rules: host rules that follow from it.
+    """
 
-
-def blobs_of(content: Content) -> dict[str, bytes]:
-    """Every blob by its name in the manifest."""
-    if content.pieces is None:
-        return {}
-    blobs = {"program": programs.encode(content.pieces.program)}
-    for piece in content.compiled:
-        blobs[f"piece/{piece.id}.so"] = piece.library
-        if piece.external_ops is not None:
-            blobs[f"piece/{piece.id}.json"] = piece.external_ops
-        if piece.golden is not None:
-            blobs[f"golden/{piece.id}"] = piece.golden
-    for name, data in content.constants.items():
-        blobs[f"constant/{name}"] = data.contiguous().view(torch.uint8).numpy().tobytes()
-    return blobs
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
-def manifest_of(settled: Settled, code: Mapping[str, str], content: Content) -> Manifest:
-    """The manifest without blob references, which publishing fills in."""
+def manifest_of(
+    settled: Settled, code: Mapping[str, str], made: Made, stages: Mapping[str, float]
+) -> Manifest:
+    """The manifest without blob references, which publishing fills in.
+
+    Args:
+        settled: the request.
+        code: the code key's entries that are known before anything is compiled.
+        made: what was compiled.
+        stages: seconds of each stage.
+    """
     request, open_fields = request_pairs(settled)
     loader = settled.resolved.artifact.loader(_graph_mode(settled))
     return Manifest(
         request=pairs(request),
         open_fields=open_fields,
-        code_key=pairs({**code, **_constant_entries(content)}),
+        code_key=pairs({**code, **_constant_entries(made)}),
         plan_key=pairs(plan_entries(settled)),
-        host_rules=host_rules(settled, loader),
+        host_rules={**host_rules(settled, loader), **made.rules},
         created=int(time.time()),
         builder=versions(),
         title=title_of(settled),
-        info=_info(settled, content),
+        info=_info(settled, made, stages),
     )
 
 
@@ -77,13 +70,12 @@ def _graph_mode(settled: Settled) -> Any:
     return settled.resolved.config.cuda_graph_mode
 
 
-def _constant_entries(content: Content) -> dict[str, str]:
-    blobs = blobs_of(content)
-    names = [name for name in blobs if name.startswith("constant/")]
-    return {name.replace("/", "."): Digest.of(blobs[name]).hex for name in names}
+def _constant_entries(made: Made) -> dict[str, str]:
+    found = {name: data for name, data in made.blobs.items() if name.startswith("constant/")}
+    return {name.replace("/", "."): Digest.of(data).hex for name, data in found.items()}
 
 
-def _info(settled: Settled, content: Content) -> dict[str, Any]:
+def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str, Any]:
     source = settled.request.source
     info: dict[str, Any] = {
         "kind": source.kind,
@@ -91,13 +83,11 @@ def _info(settled: Settled, content: Content) -> dict[str, Any]:
         "compilation": plain(settled.resolved.config),
         "reasons": [str(reason) for reason in settled.reasons],
         "ops": [f"{d.op}: {'on' if d.enabled else 'off'} ({d.why})" for d in _decisions(settled)],
-        "stages": {name: round(seconds, 3) for name, seconds in content.stages.items()},
-        "passes": _passes(content),
-        "pieces": _pieces(content),
-        "constants": {
-            name: {"dtype": NAMES[data.dtype], "shape": list(data.shape)}
-            for name, data in content.constants.items()
-        },
+        "stages": {name: round(seconds, 3) for name, seconds in stages.items()},
+        "passes": [],
+        "pieces": [],
+        "constants": {},
+        **made.info,
     }
     if source.kind == "decoder":
         bindings = bindings_of(source.spec, source.tensors)
@@ -109,29 +99,6 @@ def _info(settled: Settled, content: Content) -> dict[str, Any]:
 
 def _decisions(settled: Settled) -> Sequence[Any]:
     return settled.resolved.ops.decisions
-
-
-def _passes(content: Content) -> list[dict[str, Any]]:
-    reports = content.passed.reports if content.passed else ()
-    return [
-        {"name": r.name, "version": r.version, "matches": r.matches, "refused": list(r.refused[:8])}
-        for r in reports
-    ]
-
-
-def _pieces(content: Content) -> list[dict[str, Any]]:
-    calls = content.pieces.calls if content.pieces else {}
-    return [
-        {
-            "id": piece.id,
-            "calls": calls[piece.id],
-            "bytes": len(piece.library),
-            "golden": piece.golden is not None,
-            "notes": list(piece.notes),
-            "seconds": round(piece.seconds, 3),
-        }
-        for piece in content.compiled
-    ]
 
 
 def replan(manifest: Manifest, settled: Settled) -> Manifest:

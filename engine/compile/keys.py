@@ -10,7 +10,12 @@ from vcc.engine.compile.toolchain import Compiler, engine_digest, versions
 from vcc.engine.config.artifacts import Loader
 from vcc.engine.config.environment import read_environment
 from vcc.engine.config.keys import key_entries
+from vcc.engine.config.modes import Platform
 from vcc.engine.request import Settled
+from vcc.engine.torch_shim.profiles import profile_for
+
+KV_LAYOUT = "2,blocks,block_size,kv_heads,head_dim"
+"""Dimensions of a layer's KV cache, which node tables have compiled in."""
 
 
 def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
@@ -18,7 +23,10 @@ def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
 
     Args:
         settled: the request.
-        compiler: the C++ compiler; None where nothing is compiled.
+        compiler: the C++ compiler; None where it compiles nothing.
+
+    Raises:
+        ConfigError: a GPU that no device profile is known for.
     """
     request = settled.request
     entries = {
@@ -33,6 +41,10 @@ def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
     if compiler is not None:
         entries["compiler"] = f"{compiler.name} {compiler.version}"
         entries |= {f"env.{name}": value for name, value in read_environment().key}
+    if request.target.platform is Platform.CUDA:
+        entries["target.profile"] = profile_for(request.target, request.profile).digest
+        # Compiled into the kernels, unlike on the CPU, where the same code serves every block size.
+        entries |= {"kv.block_size": str(settled.model.block_size), "kv.layout": KV_LAYOUT}
     return entries
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from vcc.cache.errors import UsageError
+from vcc.engine.config.modes import Platform
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.ops.choice import OpChoice
@@ -11,6 +14,9 @@ from vcc.engine.request import Settled
 from vcc.engine.trace.decoder import StepShape, decoder_trace
 from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import TraceRequest
+
+KERNELS: Mapping[Platform, str] = {Platform.CPU: "cpu", Platform.CUDA: "triton"}
+"""Whose kernels an enabled custom op uses: on a GPU only Triton's become nodes of a table."""
 
 
 def trace_request(settled: Settled) -> TraceRequest:
@@ -22,7 +28,7 @@ def trace_request(settled: Settled) -> TraceRequest:
     load_ops()
     source, dtype = settled.request.source, DTYPES[torch_name(settled)]
     if source.kind == "decoder":
-        ops = OpChoice(settled.resolved.ops.enabled)
+        ops = OpChoice(settled.resolved.ops.enabled, KERNELS[settled.request.target.platform])
         return decoder_trace(source.spec, dtype, ops, step_shape(settled))
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")

@@ -34,14 +34,14 @@ def compile_specs(
         CompileError: of the first kernel that does not compile.
     """
     unique = {spec.key(): spec for spec in specs}
-    count = min(jobs or len(os.sched_getaffinity(0)), len(unique))
-    if count <= 1:
-        return {key: spec.compile(profile) for key, spec in unique.items()}
     keys = list(unique)
-    workers = [_start(unique, keys[at::count], profile) for at in range(count)]
+    count = max(1, min(jobs or len(os.sched_getaffinity(0)), len(keys)))
+    # This process takes a share too: each worker counts its memory once more.
+    workers = [_start(unique, keys[at::count], profile) for at in range(1, count)]
     found: dict[Key, CompiledKernel] = {}
     try:
-        for at, (process, pipe) in enumerate(workers):
+        found.update((key, unique[key].compile(profile)) for key in keys[::count])
+        for at, (process, pipe) in enumerate(workers, 1):
             found.update(zip(keys[at::count], _received(process, pipe), strict=True))
     finally:
         for process, _ in workers:

@@ -1,0 +1,205 @@
+"""The build of a GPU step, stage after stage, in a process that is for nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vcc.engine.compile.cpu import constant_info, raw, reports
+from vcc.engine.compile.dump import Dump
+from vcc.engine.compile.source import step_shape, torch_name, trace_request
+from vcc.engine.events import Events
+from vcc.engine.graphs.planner.content import GpuContent
+from vcc.engine.graphs.planner.figures import figures
+from vcc.engine.graphs.planner.join import Joined, join
+from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
+from vcc.engine.graphs.planner.pieces import compile_piece
+from vcc.engine.graphs.planner.step import StepLimits
+from vcc.engine.graphs.planner.types import PlannedPiece
+from vcc.engine.graphs.program import Program
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.models.bindings import bindings_of
+from vcc.engine.models.expressions import Tied
+from vcc.engine.monitor import Counters
+from vcc.engine.ops.triton.registry import Facts
+from vcc.engine.partition.ops import absent
+from vcc.engine.partition.split import split
+from vcc.engine.passes.apply import apply, enabled, version_pairs
+from vcc.engine.request import Settled
+from vcc.engine.torch_shim import cuda_build
+from vcc.engine.torch_shim.fx_wrapper import cuda_options
+from vcc.engine.torch_shim.inductor import option_pairs
+from vcc.engine.torch_shim.profiles import DeviceProfile
+from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
+from vcc.engine.trace.decoder import MOST_BLOCKS
+from vcc.engine.trace.trace import trace
+from vcc.engine.types import Passed, Pieces
+
+COUNTED = ("traces", "pieces", "unique_pieces", "compiles")
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """A running build of a GPU step: for whom, for what, and who is told."""
+
+    settled: Settled
+    profile: DeviceProfile
+    events: Events
+    counters: Counters = field(default_factory=Counters)
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str, total: int = 0) -> Iterator[None]:
+        """Time a stage and report it."""
+        start = time.perf_counter()
+        self.events.stage_started(name, total)
+        yield
+        self.stages[name] = time.perf_counter() - start
+        self.events.stage_finished(name, self.stages[name])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Inductor's options."""
+        return cuda_options(dict(self.settled.resolved.config.inductor_config or ()))
+
+
+def plan(planning: Planning, scratch: Path) -> GpuContent:
+    """Trace, passes, partition, compile, join.
+
+    Only for a process that ends afterwards: torch believes in a GPU from here on.
+
+    Raises:
+        CompileError: a stage failed, or the model holds what a node table cannot express.
+        DeviceError: this build of torch cannot compile for a GPU.
+    """
+    with planning.stage("import"):
+        cuda_build.install(planning.profile, scratch)
+    passed = _passed(planning)
+    pieces = _pieces(planning, passed)
+    planned = _compiled(planning, pieces)
+    with planning.stage("plan"):
+        joined = _joined(planning, pieces, planned)
+        table = encode(joined.table)
+    return _content(planning, passed, pieces, joined, table)
+
+
+def _passed(planning: Planning) -> Passed:
+    dump = Dump(planning.settled.request.keep)
+    with planning.stage("trace"), torch.device("cuda"):
+        traced = trace(trace_request(planning.settled))
+        planning.counters.add("traces")
+        dump.graph("traced", traced)
+    with planning.stage("passes"):
+        passes = enabled(planning.settled.resolved.config.pass_config)
+        return apply(traced, passes, dump.graph)
+
+
+def _pieces(planning: Planning, passed: Passed) -> Pieces:
+    config = planning.settled.resolved.config
+    with planning.stage("partition"):
+        options = (
+            *version_pairs(enabled(config.pass_config)),
+            *option_pairs(planning.options),
+            ("target", planning.profile.target),
+            ("profile", planning.profile.digest),
+        )
+        ops = config.splitting_ops or ()
+        if planning.settled.request.compilation.splitting_ops is not None:
+            for name in absent(passed.traced.graph.graph, ops):
+                planning.events.note(f"splitting op {name} is not in this model")
+        pieces = split(passed.traced, ops, options)
+        planning.counters.add("pieces", sum(pieces.calls.values()))
+        planning.counters.add("unique_pieces", len(pieces.unique))
+        Dump(planning.settled.request.keep).pieces(pieces)
+        return pieces
+
+
+def _compiled(planning: Planning, pieces: Pieces) -> dict[str, PlannedPiece]:
+    copied, strided = written_again(pieces.program), taken_as_rows(pieces.program)
+    found = {}
+    with planning.stage("compile", len(pieces.unique)):
+        for piece in pieces.unique:
+            planning.events.progress(piece.id, "running")
+            found[piece.id] = compile_piece(
+                piece,
+                planning.profile,
+                planning.options,
+                copied=copied.get(piece.id, frozenset()),
+                strided=strided.get(piece.id, frozenset()),
+            )
+            planning.events.progress(piece.id, "done")
+        planning.counters.add("compiles", len(found))
+    return found
+
+
+def written_again(program: Program) -> dict[str, frozenset[int]]:
+    """For each piece the outputs that an operator writes later, in any of its calls."""
+    written = {name for call in program.calls if call.kind == "op" for name in call.outs}
+    found: dict[str, frozenset[int]] = {}
+    for call in program.calls:
+        if call.kind == "piece":
+            again = frozenset(i for i, name in enumerate(call.outs) if name in written)
+            found[call.target] = found.get(call.target, frozenset()) | again
+    return found
+
+
+def taken_as_rows(program: Program) -> dict[str, frozenset[int]]:
+    """For each piece the outputs that are only read by operators that take strided rows."""
+    dense = set(program.outputs)
+    for call in program.calls:
+        if call.kind == "piece":
+            dense.update(str(name) for name in call.args if name not in call.outs)
+        else:
+            rows = STRIDED.get(base_name(call.target), frozenset())
+            dense.update(value for name, value in tensors_of(call).items() if name not in rows)
+    found: dict[str, frozenset[int]] = {}
+    for call in program.calls:
+        if call.kind == "piece":
+            fits = frozenset(i for i, name in enumerate(call.outs) if name not in dense)
+            found[call.target] = found.get(call.target, fits) & fits
+    return found
+
+
+def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPiece]) -> Joined:
+    settled, source = planning.settled, planning.settled.request.source
+    shape, decoder = step_shape(settled), source.kind == "decoder"
+    facts = Facts(
+        torch_name(settled),
+        planning.profile,
+        shape.block_size,
+        shape.max_blocks_per_seq,
+        source.spec.vocab if decoder else 0,
+    )
+    limits = StepLimits(shape.max_tokens, shape.max_seqs, MOST_BLOCKS) if decoder else None
+    bindings = bindings_of(source.spec) if decoder else {}
+    tied = {name: one.name for name, one in bindings.items() if isinstance(one, Tied)}
+    return join(pieces, planned, facts, limits, tied, settled.request.jobs)
+
+
+def _content(
+    planning: Planning, passed: Passed, pieces: Pieces, joined: Joined, table: bytes
+) -> GpuContent:
+    constants = passed.traced.constants
+    return GpuContent(
+        table=table,
+        cubins={digest: kernel.cubin for digest, kernel in joined.kernels.items()},
+        constants={name: raw(data) for name, data in constants.items()},
+        sources={digest: kernel.source for digest, kernel in joined.kernels.items()},
+        values=joined.values,
+        info={
+            "constants": constant_info(constants),
+            "passes": reports(passed),
+            "pieces": [{"id": p.id, "calls": pieces.calls[p.id]} for p in pieces.unique],
+            "table": figures(joined.table, table),
+        },
+        stages=dict(planning.stages),
+        counters={name: planning.counters[name] for name in COUNTED},
+        toolkit=toolkit(planning.profile),
+        driver=driver_floor(planning.profile),
+    )
