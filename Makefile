@@ -133,9 +133,11 @@ GPU_PIP = $(PYTHON) -m pip --python $(GPU_BIN)/python install $(PIP_OPTIONS) --n
 
 gpu-install: $(GPU_VENV)/.installed
 
+# A path file lends the environment what $(PYTHON) has, also where that is one itself.
 $(GPU_VENV)/.installed: $(NATIVE) $(wildcard .whl/*.whl)
-	test -x $(GPU_BIN)/python || \
-	  $(PYTHON) -m venv --system-site-packages --without-pip $(GPU_VENV)
+	test -x $(GPU_BIN)/python || $(PYTHON) -m venv --without-pip $(GPU_VENV)
+	$(PYTHON) -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' > \
+	  "$$($(GPU_BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lent.pth"
 	$(if $(wildcard .whl/*.whl),$(GPU_PIP) --upgrade --no-compile .whl/*.whl)
 	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" $(GPU_PIP) --no-build-isolation -e .
 	touch $@

@@ -51,7 +51,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Write what passed, failed and was skipped, if it was asked for."""
-    if not config.getoption("--gpu-json", default=False):
+    if not config.getoption("--gpu-json", default=False) or missing_device():
         return
     stats = terminalreporter.stats
     counts = {kind: len(stats.get(kind, ())) for kind in ("passed", "failed", "error", "skipped")}

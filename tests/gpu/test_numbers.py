@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.gpu
 
 VOCAB = 512
 LENGTHS = {"one": 1, "odd": 17, "many": 200, "long": 3000}
-ROWS = 96
-"""Positions of the long prompt that are checked; of the others, all."""
+ROWS = 200
+"""Positions of a prompt that are checked: all but of the long one."""
 
 SLACK = 0.03
 """Of the uniform number that a token is drawn by."""
@@ -93,26 +94,40 @@ class Cell:
         assert_low_precision(mine, exact, peer)
 
 
-@pytest.fixture(scope="module", params=CELLS)
-def cell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cell:
-    folder = tmp_path_factory.mktemp(request.param)
-    fields = {**SIZES, **CELLS[request.param]}
-    model = make_checkpoint(folder / "model", request.param, dtype="bfloat16", **fields)
+def made(arch: str, folder: Path) -> Job:
+    """A checkpoint and what is asked of it."""
+    fields = {**SIZES, **CELLS[arch]}
     prompts = dict(zip(LENGTHS, draw_prompts(tuple(LENGTHS.values()), VOCAB), strict=True))
-    job = Job(
-        model=model,
+    return Job(
+        model=make_checkpoint(folder / "model", arch, dtype="bfloat16", **fields),
         store=folder / "store",
         options=OPTIONS,
         prompts=prompts,
-        wanted={
-            name: spread(len(tokens), 200 if len(tokens) <= 200 else ROWS)
-            for name, tokens in prompts.items()
-        },
+        wanted={n: spread(len(ids), ROWS) for n, ids in prompts.items()},
         runs={"alone": ALONE, "mixed": MIXED},
     )
-    build(job)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Job, Path, Any]]:
+    """Every cell's job and folder, and its reference; all compile and compute side by side."""
+    folders = {arch: tmp_path_factory.mktemp(arch) for arch in CELLS}
+    found = {arch: made(arch, folder) for arch, folder in folders.items()}
+    with ThreadPoolExecutor(2 * len(CELLS)) as pool:
+        builds = [pool.submit(build, job) for job in found.values()]
+        logits = {
+            arch: pool.submit(job.done_by, "reference_process", folders[arch])
+            for arch, job in found.items()
+        }
+        for one in builds:
+            one.result()
+    return {arch: (job, folders[arch], logits[arch].result()[0]) for arch, job in found.items()}
+
+
+@pytest.fixture(scope="module", params=CELLS)
+def cell(request: pytest.FixtureRequest, jobs: Mapping[str, tuple[Job, Path, Any]]) -> Cell:
+    job, folder, reference = jobs[request.param]
     played, done = job.done_by("player_process", folder)
-    reference, _ = job.done_by("reference_process", folder)
     return Cell(job, played, reference, done.json["heavy"])
 
 
