@@ -60,7 +60,7 @@ def rows_of(size: str, mine: dict[str, Any], others: dict[str, Any]) -> list[Row
         rows.append(Row("decode 1: weights / bandwidth / step", least / step, "", limit, True))
     for batch, times in mine["decode"].items():
         rows.append(Row(f"decode {batch}: step, token visible", times["with_token_us"], "us"))
-        rows.append(Row(f"decode {batch}: step, two in flight", times["ahead_us"], "us"))
+        rows.append(Row(f"decode {batch}: step, none ahead", times["in_turn_us"], "us"))
         limit = GAP_US if batch == "1" else None
         rows.append(Row(f"decode {batch}: host gap, median", times["gap_us"], "us", limit))
     for tokens, times in mine["prefill"].items():
@@ -81,6 +81,8 @@ def compared(way: str, mine: dict[str, Any], other: dict[str, Any]) -> list[Row]
             limit = 1.0 if kind == "prefill" or size == "1" else None
             ratio = mine[kind][size]["with_token_us"] / times["with_token_us"]
             rows.append(Row(f"{kind} {size}: vcc / {way}", round(ratio, 4), "", limit))
+            alone = mine[kind][size]["with_token_us"] / times["device_us"]
+            rows.append(Row(f"{kind} {size}: vcc with its token / {way} without", round(alone, 4)))
     return rows
 
 

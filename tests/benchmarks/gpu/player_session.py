@@ -30,6 +30,14 @@ from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.session import Session, open_session
 
 
+def asked_session(model: Path, ledger: Ledger | None = None) -> Session:
+    """The session of a benchmark's artifact; a miss is an error."""
+    asked = ModelOptions(str(model), target=TARGET, mode="full", dtype="bf16", **SIZES)
+    opened = Store.open(models_folder() / "store")
+    settled = settle(build_request(asked))
+    return Session(settled, opened, "off", require_warm=True, ledger=ledger or Ledger())
+
+
 @dataclass(frozen=True)
 class Playing:
     """A runner, and what lies below it."""
@@ -47,11 +55,8 @@ class Playing:
             model: the checkpoint.
             lengths: tokens of the sequences to come.
         """
-        asked = ModelOptions(str(model), target=TARGET, mode="full", dtype="bf16", **SIZES)
-        store = Store.open(models_folder() / "store")
         ledger = Ledger()
-        settled = settle(build_request(asked))
-        session = Session(settled, store, "off", require_warm=True, ledger=ledger)
+        session = asked_session(model, ledger)
         runner = open_session(session, lengths).booted.runner
         return cls(runner, runner.player, runner._parts.layout, ledger)
 

@@ -1,0 +1,110 @@
+"""One building of every declared graph in a fresh process without torch; prints one JSON line.
+
+A process of its own for each: instantiation is twice as fast where graphs were just destroyed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from player_session import asked_session
+
+from vcc.engine.arena import Arena
+from vcc.engine.runtime.dispatch import dispatcher_of
+from vcc.engine.runtime.player.device import open_device
+from vcc.engine.runtime.player.gemms import add_gemms
+from vcc.engine.runtime.player.handle import PlayerHandle, Shape
+from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.settings import boot_settings
+from vcc.engine.session import find
+
+BLOCKS = 64
+
+
+class Clock:
+    """Milliseconds between marks."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, float] = {}
+        self._last = self._start = time.perf_counter()
+
+    def mark(self, name: str) -> None:
+        """Close a stage."""
+        now = time.perf_counter()
+        self.stages[name] = 1e3 * (now - self._last)
+        self._last = now
+
+    @property
+    def total(self) -> float:
+        """From the first moment to the last mark."""
+        return 1e3 * (self._last - self._start)
+
+
+def shapes_of(settings: Any) -> tuple[tuple[Shape, ...], int]:
+    """The graphs that a boot builds, and how many of them first."""
+    dispatcher = dispatcher_of(settings.compilation, max_seqs=settings.max_seqs)
+    return StepShapes(dispatcher, settings.max_seqs, True).graphs(1)
+
+
+def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> dict[str, Any]:
+    """Everything from the existing context to the last graph."""
+    settings = boot_settings(loaded.manifest, [BLOCKS * 16])
+    wanted, hot = shapes_of(settings)
+    device = open_device()
+    device.synchronize()
+    clock = Clock()
+    arena = Arena(device.handle)
+    handle = PlayerHandle(arena.handle, blobs["table/step"])
+    clock.mark("table")
+    for name, data in blobs.items():
+        if name.startswith("cubin/"):
+            handle.add_cubin(name.removeprefix("cubin/"), data)
+    clock.mark("modules")
+    sizes = settings.compilation.capture_sizes or ()
+    report = add_gemms(handle, device, site, blobs["table/step"], sizes)
+    clock.mark("gemms")
+    handle.place(BLOCKS, BLOCKS, 4, 256)
+    clock.mark("memory")
+    handle.build(wanted, hot, threads)
+    clock.mark("hot graph")
+    first = clock.total
+    counts = handle.graphs(wait=True)
+    clock.mark("other graphs")
+    return {
+        "stages_ms": clock.stages,
+        "first_ms": first,
+        "all_ms": clock.total,
+        "descriptors": counts.ready,
+        "failed": counts.failure,
+        "gemms": str(report),
+        "stored": report.entries,
+        "stats": handle.stats(),
+    }
+
+
+def main() -> None:
+    """Find the artifact, read it, build."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    session = asked_session(options.model)
+    found = find(session)
+    if not found.entries:
+        raise SystemExit(found.why)
+    loaded = session.store.load(found.entries[0])
+    told = built(loaded, loaded.read_all(), session.store.root, options.threads)
+    told["heavy"] = [name for name in ("torch", "triton") if name in sys.modules]
+    told["peak_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
