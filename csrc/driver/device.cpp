@@ -10,7 +10,7 @@ namespace vcc {
 
 namespace {
 
-thread_local Device* used = nullptr;
+thread_local std::shared_ptr<Device::Health> used;  // of the device that this thread used last
 
 struct Named {
   const char* name;
@@ -94,7 +94,6 @@ Device::Device(const std::string& driver_path, int ordinal)
 }
 
 Device::~Device() {
-  if (used == this) used = nullptr;
   // In a forked child the driver must not be called at all.
   if (getpid() == process_) driver().cuDevicePrimaryCtxRelease(id_);
 }
@@ -107,22 +106,22 @@ void Device::use() {
                 "start the child by spawn, or load in the child");
   }
   if (lost()) [[unlikely]] {
-    const std::lock_guard lock(reason_lock_);
-    throw Error(Code::kDevice, "the CUDA device is lost", reason_,
+    const std::lock_guard lock(health_->lock);
+    throw Error(Code::kDevice, "the CUDA device is lost", health_->reason,
                 "a kernel failed earlier and the context is unusable: start a new process");
   }
-  used = this;
+  if (used != health_) used = health_;
   VCC_CU(cuCtxSetCurrent(context_));
 }
 
-void Device::lose(const std::string& reason) {
-  const std::lock_guard lock(reason_lock_);
-  if (reason_.empty()) reason_ = reason;
-  lost_.store(true, std::memory_order_release);
+void Device::Health::lose(const std::string& why) {
+  const std::lock_guard guard(lock);
+  if (reason.empty()) reason = why;
+  lost.store(true, std::memory_order_release);
 }
 
 void lose_device_of_this_thread(const std::string& reason) {
-  if (used != nullptr) used->lose(reason);
+  if (used) used->lose(reason);
 }
 
 int Device::attribute(CUdevice_attribute id) const {

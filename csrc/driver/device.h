@@ -26,8 +26,16 @@ class Device {
   void use();
 
   // After a sticky error: nothing more is sent to the device. `reason` of the first is kept.
-  void lose(const std::string& reason);
-  bool lost() const { return lost_.load(std::memory_order_acquire); }
+  void lose(const std::string& reason) { health_->lose(reason); }
+  bool lost() const { return health_->lost.load(std::memory_order_acquire); }
+
+  // Shared with the threads that used the device, which may outlive it.
+  struct Health {
+    std::atomic<bool> lost{false};
+    std::mutex lock;
+    std::string reason;
+    void lose(const std::string& why);
+  };
 
   // Name, numbers and limits as JSON; `free_memory` is of now. Keys: docs/graphs.md.
   std::string info();
@@ -48,9 +56,7 @@ class Device {
   int capability_ = 0;
   std::string name_;
   size_t memory_ = 0;
-  std::atomic<bool> lost_{false};
-  std::mutex reason_lock_;
-  std::string reason_;
+  std::shared_ptr<Health> health_ = std::make_shared<Health>();
 };
 
 // Mark the device that this thread used last; fail_call does it.

@@ -24,6 +24,8 @@ _COMPILER_PREFIXES = (
     "TRITON_",
 )
 
+_POOL = "VCC_USE_CUDA_MEMORY_POOL"
+
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -41,6 +43,8 @@ class Environment:
         hf_endpoint: HF_ENDPOINT, empty for the public hub.
         libcuda: VCC_LIBCUDA, the CUDA driver library; a name is searched as the linker does.
         cuda_home: CUDA_HOME or CUDA_PATH, where a CUDA toolkit lies; empty for the usual place.
+        use_cuda_memory_pool: VCC_USE_CUDA_MEMORY_POOL, on unless set to 0: memory comes from the
+            arena, else from plain allocations that cannot sleep.
         cxx: CXX, the C++ compiler; empty for the usual ones.
         key: the set variables of `KEY_VARIABLES`, for the code key; of a path, the last part, as
             keys hold no paths (the compiler's version is an entry of its own).
@@ -55,6 +59,7 @@ class Environment:
     hf_endpoint: str
     libcuda: str
     cuda_home: str
+    use_cuda_memory_pool: bool
     cxx: str
     key: tuple[tuple[str, str], ...]
 
@@ -80,6 +85,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         hf_endpoint=env.get("HF_ENDPOINT", ""),
         libcuda=env.get("VCC_LIBCUDA") or "libcuda.so.1",
         cuda_home=env.get("CUDA_HOME") or env.get("CUDA_PATH") or "",
+        use_cuda_memory_pool=_switch({_POOL: "1", **env}, _POOL),
         cxx=env.get("CXX", ""),
         key=tuple((name, Path(env[name]).name) for name in KEY_VARIABLES if env.get(name)),
     )

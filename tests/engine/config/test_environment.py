@@ -52,6 +52,8 @@ def test_bad_values_name_the_variable(name: str, value: str, hint: str) -> None:
 def test_values_are_read() -> None:
     found = read_environment({"VCC_LOG_LEVEL": "DEBUG", "VCC_WORKERS": "3", "NO_COLOR": "1"})
     assert (found.log_level, found.workers, found.no_color) == ("debug", 3, True)
+    assert read_environment({}).use_cuda_memory_pool
+    assert not read_environment({"VCC_USE_CUDA_MEMORY_POOL": "0"}).use_cuda_memory_pool
     assert read_environment({"VCC_LIBCUDA": "/fake/libcuda.so.1"}).libcuda == "/fake/libcuda.so.1"
 
 
