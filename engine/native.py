@@ -241,13 +241,11 @@ _LENT: dict[int, tuple[Any, ...]] = {}
 """What lies behind each capsule that was given out, by the address of its structure."""
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _returned(tensor: int) -> None:
+def _give_back(tensor: int) -> None:
     _LENT.pop(tensor, None)
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _unused(capsule: int) -> None:
+def _drop_unused(capsule: int) -> None:
     """A capsule that nobody took; one that was taken has another name and its taker frees it."""
     api = ctypes.pythonapi
     if api.PyCapsule_IsValid(ctypes.c_void_p(capsule), _DLTENSOR):
@@ -256,6 +254,8 @@ def _unused(capsule: int) -> None:
         _LENT.pop(get(capsule, _DLTENSOR), None)
 
 
+_returned = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_give_back)
+_unused = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_unused)
 _DLTENSOR = b"dltensor"
 CUDA = 2
 """kDLCUDA."""

@@ -14,6 +14,7 @@ from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
+from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up, request_pairs
@@ -40,6 +41,7 @@ class Session:
         require_warm: a miss is an error, nothing is compiled.
         events, ledger, counters: who is told, and the accounts.
         batches: is told of every step of a decoder; None: nobody.
+        kv_memory: how much memory the KV cache may take, on a GPU.
     """
 
     settled: Settled
@@ -50,6 +52,7 @@ class Session:
     ledger: Ledger = field(default_factory=Ledger)
     counters: Counters = field(default_factory=Counters)
     batches: StepSink | None = None
+    kv_memory: KvMemory = DEFAULT_KV_MEMORY
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, NotedEvents):
@@ -122,6 +125,8 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
             ledger=session.ledger,
             counters=session.counters,
             events=session.events,
+            kv_memory=session.kv_memory,
+            site=session.store.root,
         )
 
     ready = _open(session, booting)

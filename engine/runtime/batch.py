@@ -88,7 +88,7 @@ class StepRunner(Protocol):
     def limits(self) -> StepLimits:
         """What one step may hold."""
 
-    def step(self, batch: StepBatch) -> torch.Tensor:
+    def step(self, batch: StepBatch) -> torch.Tensor | npt.NDArray[np.floating]:
         """Run one step; logits [B, V] in the model's dtype, valid until the next step."""
 
 

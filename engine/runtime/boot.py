@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.errors import IntegrityError, UsageError
 from vcc.cache.loaded import Loaded
 from vcc.engine.config.artifacts import Loader
+from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.events import Events
 from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Counters, Ledger
-from vcc.engine.runtime.eager_loader import load_eager, load_stock
-from vcc.engine.runtime.forward import Forward
-from vcc.engine.runtime.module_loader import load_module_eager, load_module_pieces
+from vcc.engine.runtime.batch import StepRunner
+from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.settings import Boot, boot_settings
-from vcc.engine.runtime.step import ModelRunner
-from vcc.engine.runtime.torch_loader import load_pieces
+from vcc.engine.runtime.wrapper import CaptureGate
+
+if TYPE_CHECKING:
+    from vcc.engine.runtime.forward import Forward
+
+
+class Runner(StepRunner, Protocol):
+    """A decoder's runner of any loader."""
+
+    stat: GraphStat
+    mode: GraphMode
+
+    @property
+    def gate(self) -> CaptureGate:
+        """How many graphs there are, and how often one ran."""
+
+    def capture_all(self) -> None:
+        """Make every declared graph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Booted:
     """A decoder's runner, ready for its first step, and the loader that made it."""
 
-    runner: ModelRunner
+    runner: Runner
     loader: Loader
 
     def account(self, counters: Counters) -> None:
@@ -45,15 +63,53 @@ class BootedModule:
     loader: Loader
 
 
-LOADERS: Mapping[Loader, Callable[[Boot], ModelRunner]] = {
-    Loader.TORCH: load_pieces,
-    Loader.EAGER: load_eager,
-    Loader.IN_PROCESS: load_stock,
+def _load_pieces(boot: Boot) -> Runner:
+    from vcc.engine.runtime.torch_loader import load_pieces
+
+    return load_pieces(boot)
+
+
+def _load_eager(boot: Boot) -> Runner:
+    from vcc.engine.runtime.eager_loader import load_eager
+
+    return load_eager(boot)
+
+
+def _load_stock(boot: Boot) -> Runner:
+    from vcc.engine.runtime.eager_loader import load_stock
+
+    return load_stock(boot)
+
+
+def _load_player(boot: Boot) -> Runner:
+    from vcc.engine.runtime.player.load import load_player
+
+    return load_player(boot)
+
+
+def _load_module_pieces(boot: Boot) -> Forward:
+    from vcc.engine.runtime.module_loader import load_module_pieces
+
+    return load_module_pieces(boot)
+
+
+def _load_module_eager(boot: Boot) -> Forward:
+    from vcc.engine.runtime.module_loader import load_module_eager
+
+    return load_module_eager(boot)
+
+
+# Each imports its loader itself: the player's process has no torch.
+LOADERS: Mapping[Loader, Callable[[Boot], Runner]] = {
+    Loader.TORCH: _load_pieces,
+    Loader.EAGER: _load_eager,
+    Loader.IN_PROCESS: _load_stock,
+    Loader.PLAYER: _load_player,
 }
 
 MODULE_LOADERS: Mapping[Loader, Callable[[Boot], Forward]] = {
-    Loader.TORCH: load_module_pieces,
-    Loader.EAGER: load_module_eager,
+    Loader.TORCH: _load_module_pieces,
+    Loader.EAGER: _load_module_eager,
 }
 
 
@@ -66,6 +122,8 @@ def boot(
     ledger: Ledger,
     counters: Counters,
     events: Events,
+    kv_memory: KvMemory = DEFAULT_KV_MEMORY,
+    site: Path | None = None,
 ) -> Booted:
     """Make a runner.
 
@@ -75,6 +133,8 @@ def boot(
         golden: which piece goldens to check: "off", "one", "all".
         lengths: tokens of the sequences to come, to size the KV cache; empty when not known.
         ledger, counters, events: the accounts, and who is told.
+        kv_memory: how much memory the KV cache may take, on a GPU.
+        site: root of the store of matrix products.
 
     Raises:
         IntegrityError: the artifact is damaged or its pieces compute something else here.
@@ -82,8 +142,9 @@ def boot(
     """
     check_weights(source)
     loader = _loader(loaded)
-    settings = boot_settings(loaded.manifest, lengths)
-    runner = LOADERS[loader](Boot(loaded, source, settings, golden, ledger, counters, events))
+    settings = boot_settings(loaded.manifest, lengths, kv_memory)
+    made = Boot(loaded, source, settings, golden, ledger, counters, events, site)
+    runner = LOADERS[loader](made)
     with ledger.phase("pieces"):
         runner.capture_all()
     counters.add("captures", runner.gate.captures)

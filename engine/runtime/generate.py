@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
+from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
 from vcc.engine.runtime.sample import Float32Array, sample
-from vcc.engine.runtime.scheduler import Finish, Request, Scheduled, Scheduler
+from vcc.engine.runtime.scheduler import Request, Scheduled, Scheduler
 
-
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
-    """One answered token.
-
-    Attributes:
-        request: index of its request.
-        token: its id.
-        step: its number in the answer, from 0.
-        finish: why the answer ends here; None when it goes on.
-    """
-
-    request: int
-    token: int
-    step: int
-    finish: Finish | None
+__all__ = ["TokenEvent", "generate"]
 
 
 def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenEvent]:
@@ -41,6 +26,8 @@ def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenE
         UsageError: a prompt is empty, too long or not of the vocabulary; nothing has run then.
     """
     scheduler = Scheduler(runner.limits, requests)
+    if isinstance(runner, DeviceSampler) and runner.samples:
+        return device_steps(runner, scheduler)
     return _steps(runner, scheduler)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import StepBatch, StepLimits
-from vcc.engine.runtime.memory import StepMemory
 
 PER_TOKEN = (("input_ids", 0), ("positions", 0), ("slot_mapping", -1))
 """Inputs [T] and what padding rows hold: slot -1 is written nowhere."""
@@ -18,10 +17,17 @@ PER_SEQUENCE = (("seq_lens", 0), ("logits_index", 0))
 """Inputs [B] and what padding sequences hold: no rows, row 0 for the unused logits."""
 
 
+class InputMemory(Protocol):
+    """Where the inputs of a step lie."""
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """An input's memory at its largest size, flat, for the host to write."""
+
+
 class StepInputs:
     """The seven small inputs of the step interface as arrays over the step's memory."""
 
-    def __init__(self, memory: StepMemory, limits: StepLimits) -> None:
+    def __init__(self, memory: InputMemory, limits: StepLimits) -> None:
         self._limits = limits
         names = [name for name, _ in (*PER_TOKEN, *PER_SEQUENCE)]
         self._flat = {name: memory.array(name) for name in (*names, "query_start")}

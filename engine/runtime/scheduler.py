@@ -93,6 +93,11 @@ class LiveSequence:
         """Tokens of the answer so far."""
         return self.length - len(self.request.token_ids)
 
+    @property
+    def decodes(self) -> bool:
+        """Only its last known token is left to compute."""
+        return self.length - self.computed == 1 and self.generated > 0
+
     def chunk(self, budget: int) -> Chunk:
         """The next rows to compute, at most `budget`."""
         end = min(self.length, self.computed + budget)
@@ -107,6 +112,18 @@ class LiveSequence:
         if self.generated >= self.request.max_new_tokens:
             return Finish.LENGTH
         return Finish.CONTEXT if self.length >= self.limit else None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRun:
+    """Sequences that decode together for `steps` steps, with blocks for all of them.
+
+    `finish`: so many ended sequences make room for others, so the run should end then.
+    """
+
+    sequences: tuple[LiveSequence, ...]
+    steps: int
+    finish: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +189,41 @@ class Scheduler:
             self._admit(step, budget)
         return tuple(step)
 
+    def decode_run(self, most: int) -> DecodeRun | None:
+        """The next steps as one run, if nothing else can happen in them; at most `most`.
+
+        None when a prompt is still to compute, a waiting sequence could begin, or there are no
+        blocks for even one step without taking them from a sequence.
+        """
+        running = tuple(self._running)
+        if not running or not all(sequence.decodes for sequence in running) or self._may_admit():
+            return None
+        steps = min(most, *(sequence.limit - sequence.length for sequence in running))
+        while steps > 0:
+            ends = [sequence.length + steps - 1 for sequence in running]
+            if all(s.table.append(end) for s, end in zip(running, ends, strict=True)):
+                return DecodeRun(running, steps, 1 if self._waiting else len(running))
+            steps //= 2
+        return None
+
     def commit(self, scheduled: Scheduled, token: int | None) -> Finish | None:
         """Record that the step ran; `token` is what its sequence answered, if it samples."""
-        sequence = scheduled.sequence
-        sequence.computed += len(scheduled.chunk.tokens)
+        return self.commit_rows(scheduled.sequence, len(scheduled.chunk.tokens), token)
+
+    def commit_rows(self, sequence: LiveSequence, rows: int, token: int | None) -> Finish | None:
+        """As `commit`, for a sequence of which `rows` rows were computed."""
+        sequence.computed += rows
         finish = None if token is None else sequence.append(token)
         if finish is not None:
             self._running.remove(sequence)
             sequence.table.release()
         return finish
+
+    def _may_admit(self) -> bool:
+        """Whether the first waiting sequence could begin now."""
+        if not self._waiting or len(self._running) >= self._limits.max_seqs:
+            return False
+        return self._pool.blocks_for(self._waiting[0].length) <= self._pool.free_blocks
 
     def _take(self, step: list[Scheduled], sequence: LiveSequence, budget: int) -> int:
         chunk = sequence.chunk(budget)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
+from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.config.parse import parse_config, parse_model
 from vcc.engine.config.types import CompilationConfig, ModelConfig
 from vcc.engine.events import Events
@@ -23,6 +25,7 @@ class Settings:
     model: ModelConfig
     compilation: CompilationConfig
     lengths: tuple[int, ...]
+    kv_memory: KvMemory = DEFAULT_KV_MEMORY
 
     @property
     def block_size(self) -> int:
@@ -46,10 +49,14 @@ class Settings:
             block_bytes: bytes of one block over all layers.
             memory: bytes that the cache may take.
         """
-        most = self.max_seqs * self.max_blocks_per_seq
-        wanted = sum(self._blocks(length) for length in self.lengths) or most
         affordable = max(memory // block_bytes, self.max_blocks_per_seq)
-        return max(1, min(wanted, most, affordable))
+        return max(1, min(self.wanted_blocks, affordable))
+
+    @property
+    def wanted_blocks(self) -> int:
+        """Blocks that the sequences to come need at most, or the most that a step can use."""
+        most = self.max_seqs * self.max_blocks_per_seq
+        return min(sum(self._blocks(length) for length in self.lengths) or most, most)
 
     def _blocks(self, length: int) -> int:
         return min(-(-length // self.block_size), self.max_blocks_per_seq)
@@ -57,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Everything a loader works with."""
+    """Everything a loader works with; `site` is the root of the store of matrix products."""
 
     loaded: Loaded
     source: Source
@@ -66,9 +73,12 @@ class Boot:
     ledger: Ledger
     counters: Counters
     events: Events
+    site: Path | None = None
 
 
-def boot_settings(manifest: Manifest, lengths: Sequence[int]) -> Settings:
+def boot_settings(
+    manifest: Manifest, lengths: Sequence[int], kv_memory: KvMemory = DEFAULT_KV_MEMORY
+) -> Settings:
     """Read the configuration back from a manifest.
 
     Raises:
@@ -79,7 +89,7 @@ def boot_settings(manifest: Manifest, lengths: Sequence[int]) -> Settings:
         compilation = parse_config(_object(manifest.info, "compilation"))
     except ValueError as error:
         raise IntegrityError("the manifest's configuration is refused", str(error)) from error
-    return Settings(model, compilation, tuple(lengths))
+    return Settings(model, compilation, tuple(lengths), kv_memory)
 
 
 def _object(info: dict[str, Any], name: str) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class FakeEngine:
             entry, trouble = None, str(error)
         return Built(Loaded.of(manifest, BLOBS), entry, trouble=trouble)
 
-    def boot(self, loaded, source, *, golden, lengths, ledger, counters, events):
+    def boot(self, loaded, source, *, golden, lengths, ledger, counters, events, **more):
         for name in loaded.manifest.blobs:
             loaded.read(name)
         if self.boot_error:

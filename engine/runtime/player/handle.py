@@ -1,0 +1,254 @@
+"""PlayerHandle: the C ABI of csrc/player as one object; addresses and numbers in, numbers out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.engine.native import functions
+from vcc.engine.runtime.kv import Int32Array
+
+C = functions(
+    {
+        "vcc_player_create": "ptr bytes u64 -> ptr",
+        "vcc_player_close": "ptr",
+        "vcc_player_add_cubin": "ptr str bytes u64",
+        "vcc_player_add_gemm": "ptr i64 u32 u32 u32 u32 bytes u64",
+        "vcc_player_prefer_gemm": "ptr i64 u32 u32 u32 u32 u32",
+        "vcc_player_bytes": "ptr i64 -> u64 u64 u64 u64 u64",
+        "vcc_player_place": "ptr i64 i64 u32 u32",
+        "vcc_player_map_blocks": "ptr i64",
+        "vcc_player_describe": "ptr -> str",
+        "vcc_player_build": "ptr buffer u64 u32 u32",
+        "vcc_player_graphs": "ptr u32 -> u32 u32 u32 u32 str",
+        "vcc_player_slot": "ptr -> u32",
+        "vcc_player_step": "ptr u32 i64 i64 u32 u32 u32 u32 u32 -> ptr",
+        "vcc_player_decode": (
+            "ptr u32 i64 u32 u32 u32 u32 u32 buffer u32 buffer buffer u32 u32 buffer buffer -> u32"
+        ),
+        "vcc_player_wait": "ptr",
+        "vcc_player_read": "ptr u64 buffer u64",
+        "vcc_player_write": "ptr u64 buffer u64",
+        "vcc_player_gemms": "ptr i64 i64 -> str",
+        "vcc_player_stats": "ptr -> str",
+    }
+)
+
+
+class Mode(IntEnum):
+    """How a step is launched."""
+
+    PLAIN = 0
+    FULL = 1
+    PIECEWISE = 2
+
+
+class Parts(IntFlag):
+    """What belongs to a step: one token a sequence, the sampling tail, the advancing head."""
+
+    NONE = 0
+    UNIFORM = 1
+    SAMPLE = 2
+    ADVANCE = 4
+
+
+class Inputs(IntFlag):
+    """Groups of inputs that are sent to the device."""
+
+    NONE = 0
+    STEP = 1
+    SAMPLING = 2
+    TOKEN = 4
+
+
+class Read(IntFlag):
+    """What comes back to the host."""
+
+    NOTHING = 0
+    LOGITS = 1
+    TOKENS = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """A step as the player sees it: rows and sequences with padding, mode and parts."""
+
+    mode: Mode
+    tokens: int
+    seqs: int
+    parts: Parts
+
+    def row(self) -> tuple[int, ...]:
+        """As `vcc_player_build` takes it."""
+        bits = [int(part in self.parts) for part in (Parts.UNIFORM, Parts.SAMPLE, Parts.ADVANCE)]
+        return (int(self.mode), self.tokens, self.seqs, *bits)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionBytes:
+    """Bytes of each kind of region."""
+
+    weights: int
+    cache: int
+    io: int
+    workspace: int
+    scratch: int
+
+    @property
+    def without_cache(self) -> int:
+        """All but the KV cache."""
+        return self.weights + self.io + self.workspace + self.scratch
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCounts:
+    """Descriptors wanted, ready and failed, executable graphs, and why the first one failed."""
+
+    wanted: int
+    ready: int
+    failed: int
+    graphs: int
+    failure: str
+
+
+class PlayerHandle:
+    """A player of the native library; errors are those of csrc/player.
+
+    Args:
+        arena: handle of the arena that its memory comes from.
+        table: bytes of a node table.
+    """
+
+    def __init__(self, arena: int, table: bytes) -> None:
+        self._handle = C.vcc_player_create(arena, table, len(table))
+
+    def close(self) -> None:
+        """Give memory, graphs and modules back; nothing else may be called afterwards."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            C.vcc_player_close(handle)
+
+    def add_cubin(self, digest: str, data: bytes) -> None:
+        """Load a cubin under its SHA-256; its bytes are verified."""
+        C.vcc_player_add_cubin(self._handle, digest, data, len(data))
+
+    def add_gemm(self, rows: int, shape: tuple[int, int, int, int], table: bytes) -> None:
+        """An entry of the GEMM store; `shape` is n, k, dtype code, with c."""
+        C.vcc_player_add_gemm(self._handle, rows, *shape, table, len(table))
+
+    def prefer_gemm(self, rows: int, shape: tuple[int, int, int, int], route: int) -> None:
+        """A measured choice: 1 the store's entry, 2 the table's kernel."""
+        C.vcc_player_prefer_gemm(self._handle, rows, *shape, route)
+
+    def bytes(self, blocks: int) -> RegionBytes:
+        """Memory that the regions take with so many KV blocks."""
+        return RegionBytes(*C.vcc_player_bytes(self._handle, blocks))
+
+    def place(self, blocks: int, mapped: int, slots: int, ring: int) -> None:
+        """Give every region its memory; see csrc/player/abi.h."""
+        C.vcc_player_place(self._handle, blocks, mapped, slots, ring)
+
+    def map_blocks(self, mapped: int) -> None:
+        """Memory for the first `mapped` KV blocks."""
+        C.vcc_player_map_blocks(self._handle, mapped)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Tensors, regions, input slots, token ring."""
+        found: Mapping[str, Any] = json.loads(C.vcc_player_describe(self._handle))
+        return found
+
+    def build(self, shapes: Sequence[Shape], hot: int, threads: int) -> None:
+        """Build graphs, the first `hot` before this returns."""
+        rows = np.array([shape.row() for shape in shapes], dtype=np.int32).reshape(-1, 6)
+        C.vcc_player_build(self._handle, rows, len(shapes), hot, threads)
+
+    def graphs(self, *, wait: bool = False) -> GraphCounts:
+        """How far the graphs are; `wait` until all are built."""
+        return GraphCounts(*C.vcc_player_graphs(self._handle, int(wait)))
+
+    def slot(self) -> int:
+        """The next input slot, once nothing reads it any more."""
+        return int(C.vcc_player_slot(self._handle))
+
+    def step(self, shape: Shape, rows: int, slot: int, inputs: Inputs, read: Read) -> int:
+        """Run one step and wait for it; the address of the logits, if they were read."""
+        return int(
+            C.vcc_player_step(
+                *(self._handle, shape.mode, shape.tokens, shape.seqs),
+                *(shape.parts, rows, slot, inputs, read),
+            )
+        )
+
+    def decode(self, shape: Shape, call: DecodeCall) -> int:
+        """Decode steps by the device alone; how many were done."""
+        uniform = int(Parts.UNIFORM in shape.parts)
+        return int(
+            C.vcc_player_decode(
+                *(self._handle, shape.mode, shape.tokens, uniform, call.rows, call.steps),
+                *(int(call.changed is None), call.slot),
+                *(call.changed, 0 if call.changed is None else len(call.changed)),
+                *(call.stops, call.stop_start, call.finish, call.ahead),
+                *(call.control, call.gaps),
+            )
+        )
+
+    def wait(self) -> None:
+        """Until everything queued is done."""
+        C.vcc_player_wait(self._handle)
+
+    def read(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Copy device memory to the host."""
+        data = np.empty(size, np.uint8)
+        C.vcc_player_read(self._handle, address, data, size)
+        return data
+
+    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy an array to device memory."""
+        flat = np.ascontiguousarray(data)
+        C.vcc_player_write(self._handle, address, flat, flat.nbytes)
+
+    def gemms(self, tokens: int, seqs: int) -> list[Mapping[str, Any]]:
+        """Who computes each matrix product of a step."""
+        found: list[Mapping[str, Any]] = json.loads(C.vcc_player_gemms(self._handle, tokens, seqs))
+        return found
+
+    def stats(self) -> Mapping[str, int]:
+        """Nanoseconds by stage, and counts."""
+        found: Mapping[str, int] = json.loads(C.vcc_player_stats(self._handle))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCall:
+    """A run of the decode loop.
+
+    Attributes:
+        rows: sequences without padding.
+        steps: most steps.
+        slot: input slot with the state before the first advance.
+        changed: rows of the block table that differ from the run before, whose state goes on;
+            None to send everything.
+        stops: token ids that end sequences, sequence after sequence.
+        stop_start: [rows + 1] where each sequence's begin.
+        finish: end the run when so many sequences have ended.
+        ahead: steps launched before the last one's tokens are seen.
+        control: int64 [2]: set the first to end the run soon; the second counts visible steps.
+        gaps: int64 [steps]: nanoseconds from a step's tokens seen to the next launch returned.
+    """
+
+    rows: int
+    steps: int
+    slot: int
+    changed: Int32Array | None
+    stops: Int32Array
+    stop_start: Int32Array
+    finish: int
+    ahead: int
+    control: npt.NDArray[np.int64]
+    gaps: npt.NDArray[np.int64]

@@ -1,0 +1,196 @@
+"""load_player: from a GPU artifact and a checkpoint to a runner, without torch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from vcc.cache.errors import DeviceError, IntegrityError
+from vcc.engine.arena import Arena
+from vcc.engine.models.bindings import parse as parse_binding
+from vcc.engine.models.expressions import Binding
+from vcc.engine.runtime.batch import StepLimits
+from vcc.engine.runtime.dispatch import dispatcher_of
+from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.player import weights as upload
+from vcc.engine.runtime.player.device import Device, open_device
+from vcc.engine.runtime.player.gemms import add_gemms
+from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.runtime.player.layout import Layout
+from vcc.engine.runtime.player.memory import choose_blocks
+from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
+from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.player.weight_plan import Home
+from vcc.engine.runtime.settings import Boot
+
+TABLE = "table/step"
+CUBIN = "cubin/"
+CONSTANT = "constant/"
+
+SLOTS = 4
+RING = 256
+THREADS = 2
+"""Input slots, rows of decode tokens, and threads that build graphs behind the first one."""
+
+
+def load_player(boot: Boot) -> PlayerRunner:
+    """A runner over the artifact's node table.
+
+    Raises:
+        Damaged, IntegrityError: a blob or the table is not what was published.
+        DeviceError: no device, another one than the artifact is for, an older driver, too little
+            memory.
+        ModelError: the weights do not fit.
+    """
+    with boot.ledger.phase("context"):
+        device = open_device()
+        check_device(device, boot.loaded.manifest.host_rules)
+    with boot.ledger.phase("verify"):
+        blobs = _blobs(boot)
+    with boot.ledger.phase("modules"):
+        arena = Arena(device.ordinal)
+        handle = PlayerHandle(arena.handle, blobs[TABLE])
+        for name, data in blobs.items():
+            if name.startswith(CUBIN):
+                handle.add_cubin(name.removeprefix(CUBIN), data)
+        boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
+    return _placed(boot, device, arena, handle, blobs)
+
+
+def _placed(
+    boot: Boot, device: Device, arena: Arena, handle: PlayerHandle, blobs: Mapping[str, bytes]
+) -> PlayerRunner:
+    with boot.ledger.phase("gemms"):
+        sizes = boot.settings.compilation.capture_sizes or ()
+        report = add_gemms(handle, device, boot.site, blobs[TABLE], sizes)
+        boot.events.note(str(report))
+    with boot.ledger.phase("memory"):
+        blocks = choose_blocks(handle, arena.available, boot.settings)
+        handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
+        layout = Layout.read(handle.describe())
+    with boot.ledger.phase("weights"):
+        filling = _Filling(lambda: _fill(boot, device, layout, blobs))
+    shapes = StepShapes(
+        dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs),
+        boot.settings.max_seqs,
+        layout.samples,
+    )
+    with boot.ledger.phase("graphs"):
+        wanted, hot = shapes.graphs(len(boot.settings.lengths))
+        handle.build(wanted, hot, THREADS)
+    with boot.ledger.phase("weights"):
+        filled = filling.result()
+        boot.events.note(
+            f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s; "
+            f"{blocks.mapped} KV blocks of {blocks.block_bytes} bytes each"
+        )
+    limits = _limits(boot, layout, blocks.mapped)
+    graphs = shapes.count(layout.segments[0])
+    parts = PlayerParts(device, handle, layout, limits, shapes, GraphStat(), arena, graphs)
+    return PlayerRunner(parts)
+
+
+def check_device(device: Device, rules: Mapping[str, str]) -> None:
+    """Refuse a device or driver that the artifact is not for.
+
+    Raises:
+        DeviceError: says which it is for and which there is.
+    """
+    wanted = rules.get("arch", device.arch)
+    if wanted != device.arch:
+        raise DeviceError(
+            f"the artifact is for {wanted}",
+            f"{device.name} is {device.arch}",
+            f"compile it for this device: vcc compile MODEL --target {device.arch}",
+        )
+    least = int(rules.get("driver", "0") or 0)
+    if device.driver < least:
+        raise DeviceError(
+            "the CUDA driver is too old for the artifact",
+            f"it serves CUDA {_version(device.driver)}, the artifact needs {_version(least)}",
+            "install a newer driver, or compile with an older toolkit",
+        )
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _blobs(boot: Boot) -> dict[str, bytes]:
+    names = boot.loaded.manifest.blobs
+    wanted = [name for name in names if name == TABLE or name.startswith((CUBIN, CONSTANT))]
+    if TABLE not in wanted:
+        raise IntegrityError("the artifact has no node table", f"there is no blob {TABLE}")
+    for name in wanted:
+        if name.startswith(CUBIN) and names[name].digest.hex != name.removeprefix(CUBIN):
+            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
+    return boot.loaded.read_all(wanted)
+
+
+def _fill(
+    boot: Boot, device: Device, layout: Layout, blobs: Mapping[str, bytes]
+) -> upload.WeightReport:
+    base, size = layout.weights
+    homes = [
+        Home(one.target, one.dtype, one.shape, one.address - base, one.role == "constant")
+        for one in layout.tensors.values()
+        if one.role in ("weight", "constant")
+    ]
+    constants = {
+        name.removeprefix(CONSTANT): data
+        for name, data in blobs.items()
+        if name.startswith(CONSTANT)
+    }
+    bindings = bindings_of(boot)
+    upload.check_stored_heads(bindings, boot.source.tensors)
+    plan = upload.plan_weights(homes, bindings, boot.source.tensors, constants)
+    return upload.load(plan, device.handle, base, size)
+
+
+def bindings_of(boot: Boot) -> dict[str, Binding]:
+    """The artifact's bindings by parameter.
+
+    Raises:
+        IntegrityError: the manifest has none, or one is no text.
+    """
+    texts = boot.loaded.manifest.info.get("bindings")
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise IntegrityError("the manifest has no bindings")
+    return {name: parse_binding(text) for name, text in texts.items()}
+
+
+def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
+    settings = boot.settings
+    return StepLimits(
+        max_tokens=settings.model.max_num_batched_tokens or 1,
+        max_seqs=settings.max_seqs,
+        block_size=settings.block_size,
+        num_blocks=blocks,
+        max_blocks_per_seq=settings.max_blocks_per_seq,
+        max_model_len=settings.model.max_model_len or 1,
+        vocab=layout.tensor("logits").shape[1],
+    )
+
+
+class _Filling:
+    """The upload in a thread of its own, beside the building of graphs."""
+
+    def __init__(self, work: Callable[[], upload.WeightReport]) -> None:
+        self._result: list[upload.WeightReport] = []
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._result.append(work())
+            except BaseException as error:  # raised again by `result`
+                self._error = error
+
+        self._thread = threading.Thread(target=run, name="vcc-weights")
+        self._thread.start()
+
+    def result(self) -> upload.WeightReport:
+        """Wait for it; what it raised is raised here."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result[0]

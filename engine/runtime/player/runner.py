@@ -1,0 +1,179 @@
+"""PlayerRunner: a decoder's steps on a CUDA device, in any graph mode; a `StepRunner`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.native import memory_at
+from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.descriptors import Dispatch
+from vcc.engine.runtime.device_steps import SampleRow
+from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.inputs import StepInputs
+from vcc.engine.runtime.kv import Int32Array
+from vcc.engine.runtime.player.buffers import IoBuffer
+from vcc.engine.runtime.player.decode import Decoding
+from vcc.engine.runtime.player.device import Device
+from vcc.engine.runtime.player.handle import GraphCounts, Inputs, Parts, PlayerHandle, Read, Shape
+from vcc.engine.runtime.player.layout import NUMPY, Layout
+from vcc.engine.runtime.player.sampling import write_sampling
+from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.turn import Turn
+from vcc.engine.runtime.wrapper import CaptureGate
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerParts:
+    """What a runner is made of; `graphs` is how many were declared."""
+
+    device: Device
+    handle: PlayerHandle
+    layout: Layout
+    limits: StepLimits
+    shapes: StepShapes
+    stat: GraphStat
+    arena: Any
+    graphs: int
+
+
+class PlayerRunner:
+    """A step on fixed device memory.
+
+    Attributes:
+        limits: what a step holds.
+        stat: how steps were dispatched.
+        mode: the graph mode that was asked for.
+        samples: whether the device can choose tokens itself (`sample`, `decoding`).
+        arena: the memory: `sleep`, `wake`, `discard`.
+    """
+
+    def __init__(self, parts: PlayerParts) -> None:
+        self.limits, self.stat = parts.limits, parts.stat
+        self.mode = parts.shapes.dispatcher.mode
+        self.samples = parts.layout.samples
+        self.arena = parts.arena
+        self._parts = parts
+        self._turn = Turn()
+        self._inputs = [
+            StepInputs(_Slot(parts.layout, index), parts.limits)
+            for index in range(len(parts.layout.slots))
+        ]
+        self._logits = parts.layout.tensor("logits")
+        self._decoding: Decoding | None = None
+
+    @property
+    def gate(self) -> CaptureGate:
+        """How many graphs there are (some may still be under way), and how often one ran."""
+        counts = self._parts.handle.graphs()
+        made = counts.graphs if counts.failed else self._parts.graphs
+        launched = self._parts.handle.stats()["graph_launches"]
+        return CaptureGate(open=False, captures=made, replays=launched)
+
+    def capture_all(self) -> None:
+        """Nothing: the first graph is there, threads build the others."""
+
+    def wait_graphs(self) -> GraphCounts:
+        """Until every declared graph is built."""
+        return self._parts.handle.graphs(wait=True)
+
+    def step(self, batch: StepBatch) -> npt.NDArray[np.floating[Any]]:
+        """Run one step.
+
+        Returns:
+            Logits [B, vocab] of the batch's sequences, valid until the next step; fp32 for bf16.
+
+        Raises:
+            UsageError: an index in the batch is out of bounds, or another step is under way.
+            DeviceError: the device is lost, or this process was forked after the load.
+            GraphError: memory of the step sleeps or was discarded.
+        """
+        with self._turn.taken():
+            decision, shape, slot = self._prepare(batch)
+            address = self._run(shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
+            self.stat.record(batch.tokens, decision, batch.seqs)
+            return self._as_numpy(address, batch.seqs)
+
+    def sample(self, batch: StepBatch, rows: Sequence[SampleRow]) -> Int32Array:
+        """Run one step and choose a token of each sequence on the device.
+
+        Args:
+            batch: the step.
+            rows: how to choose, one a sequence.
+
+        Returns:
+            int32 [B]; errors as `step`.
+        """
+        with self._turn.taken():
+            decision, shape, slot = self._prepare(batch)
+            write_sampling(self._parts.layout, slot, rows, shape.seqs)
+            sampled = Shape(shape.mode, shape.tokens, shape.seqs, shape.parts | Parts.SAMPLE)
+            inputs = Inputs.STEP | Inputs.SAMPLING
+            self._run(sampled, batch.seqs, slot, inputs, Read.TOKENS)
+            self.stat.record(batch.tokens, decision, batch.seqs)
+            tokens: Int32Array = self._parts.layout.tokens()[0, : batch.seqs].copy()
+            return tokens
+
+    @property
+    def decoding(self) -> Decoding:
+        """The decode loop of this runner."""
+        if self._decoding is None:
+            parts = self._parts
+            self._decoding = Decoding(
+                parts.handle, parts.layout, parts.limits, parts.shapes, parts.stat, self._turn
+            )
+        return self._decoding
+
+    @property
+    def io(self) -> dict[str, IoBuffer]:
+        """Inputs, outputs and states on the device by name, at their largest sizes."""
+        kinds = ("input", "output", "state")
+        tensors = self._parts.layout.tensors.values()
+        ordinal = self._parts.device.ordinal
+        return {one.name: IoBuffer(self, one, ordinal) for one in tensors if one.role in kinds}
+
+    @property
+    def player(self) -> PlayerHandle:
+        """The native player."""
+        return self._parts.handle
+
+    def close(self) -> None:
+        """Give all device memory back."""
+        self._parts.handle.close()
+
+    def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, int]:
+        decision = self._parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
+        shape = self._parts.shapes.of(decision, batch.tokens, batch.seqs, uniform=batch.uniform)
+        slot = self._parts.handle.slot()
+        self._inputs[slot].write(batch, shape.tokens, shape.seqs)
+        return decision, shape, slot
+
+    def _run(self, shape: Shape, rows: int, slot: int, inputs: Inputs, read: Read) -> int:
+        if self._decoding is not None:
+            self._decoding.forget()
+        return self._parts.handle.step(shape, rows, slot, inputs, read)
+
+    def _as_numpy(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
+        width, dtype = self._logits.shape[1], self._logits.dtype
+        data = memory_at(address, rows * width * DTYPES[dtype])
+        if dtype == "bfloat16":
+            halves = np.frombuffer(data, np.uint16).astype(np.uint32)
+            return (halves << 16).view(np.float32).reshape(rows, width)
+        return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """An input slot as `StepInputs` sees it."""
+
+    layout: Layout
+    index: int
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """An input's memory, flat."""
+        return self.layout.array(self.index, name)

@@ -1,0 +1,80 @@
+"""From the dispatcher's decisions to steps of the player, and which graphs it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vcc.engine.config.modes import GraphMode
+from vcc.engine.runtime.descriptors import BatchDescriptor, Dispatch
+from vcc.engine.runtime.dispatch import Dispatcher
+from vcc.engine.runtime.player.handle import Mode, Parts, Shape
+
+MODES: Mapping[GraphMode, Mode] = {
+    GraphMode.NONE: Mode.PLAIN,
+    GraphMode.PIECEWISE: Mode.PIECEWISE,
+    GraphMode.FULL: Mode.FULL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepShapes:
+    """How steps of a booted model run.
+
+    Attributes:
+        dispatcher: decides mode and padding.
+        max_seqs: most sequences of a step.
+        samples: graphs end with the sampling tail; steps that want logits alone use them too.
+    """
+
+    dispatcher: Dispatcher
+    max_seqs: int
+    samples: bool
+
+    def of(self, decision: Dispatch, tokens: int, seqs: int, *, uniform: bool) -> Shape:
+        """The padded step of a decision.
+
+        Args:
+            decision: of the dispatcher.
+            tokens, seqs: of the batch, unpadded.
+            uniform: every sequence has one token.
+        """
+        mode, key = MODES[decision.mode], decision.descriptor
+        if mode is Mode.PLAIN:
+            return Shape(mode, tokens, seqs, Parts.UNIFORM if uniform else Parts.NONE)
+        if mode is Mode.FULL:
+            parts = Parts.UNIFORM if key.uniform else Parts.NONE
+            return Shape(mode, key.tokens, key.reqs or seqs, parts)
+        # A uniform step has as many rows as sequences, also with padding.
+        if uniform and key.tokens <= self.max_seqs:
+            return Shape(mode, key.tokens, key.tokens, Parts.UNIFORM)
+        return Shape(mode, key.tokens, seqs, Parts.NONE)
+
+    def graphs(self, expected: int) -> tuple[tuple[Shape, ...], int]:
+        """What to build, and how many of it first.
+
+        Args:
+            expected: sequences that will decode together, as far as known; 0: not known.
+        """
+        tail = Parts.SAMPLE if self.samples else Parts.NONE
+        wanted = [self._graph(mode, key, tail) for mode, key in self.dispatcher.capture_list()]
+        hot = self._hot(wanted, max(1, expected))
+        rest = [shape for shape in wanted if shape not in hot]
+        # Small ones are used first; a large one is worth its padding only when many decode.
+        return (*hot, *sorted(rest, key=lambda shape: shape.tokens)), len(hot)
+
+    def count(self, pieces: int) -> int:
+        """Graphs that are declared, for a step of so many pieces."""
+        keys = self.dispatcher.keys
+        return len(keys(GraphMode.FULL)) + pieces * len(keys(GraphMode.PIECEWISE))
+
+    def _graph(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> Shape:
+        parts = Parts.UNIFORM if key.uniform else Parts.NONE
+        if mode is GraphMode.PIECEWISE:
+            return Shape(Mode.PIECEWISE, key.tokens, min(key.tokens, self.max_seqs), parts)
+        return Shape(Mode.FULL, key.tokens, key.reqs or 1, parts | tail)
+
+    def _hot(self, wanted: list[Shape], expected: int) -> list[Shape]:
+        full = [shape for shape in wanted if shape.mode is Mode.FULL] or wanted
+        fitting = [shape for shape in full if shape.seqs >= expected] or full
+        return sorted(fitting, key=lambda shape: shape.tokens)[:1]
