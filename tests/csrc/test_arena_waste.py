@@ -2,88 +2,29 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-
 import pytest
+from support.allocations import SERIES, worst_waste
 from support.fake_cuda import Fake
-from support.fake_cuda.fixtures import ARENA, DEVICE, RawArena
-
-KIB, MIB = 1 << 10, 1 << 20
-Operations = Iterator[tuple[str, int]]
-"""("allocate", bytes), or ("free", which of the live blocks in order of their allocation)."""
+from support.fake_cuda.fixtures import DEVICE, RawArena
 
 
-def decoder_steps(draw: random.Random) -> Operations:
-    """A serving process by its shapes: weights, then steps of activations.
-
-    The sizes and lifetimes are those of a decoder's step (hidden 4096, vocabulary 128256, bf16):
-    each layer allocates its activations and frees them in another order; the number of tokens
-    changes from step to step, and now and then an adapter is loaded or dropped.
-    """
-    for _ in range(32):
-        for size in (2 * 4096 * 4096, 2 * 4096 * 1024, 2 * 4096 * 14336 // 4, 2 * 4096):
-            yield ("allocate", size)
-    held = 128
-    while True:
-        tokens = draw.choice((1, 2, 7, 64, 200, 511, 2048))
-        sizes = [tokens * width * 2 for width in (4096, 6144, 28672, 14336, 4096, 128)]
-        for size in sizes:
-            yield ("allocate", size)
-        for left in range(len(sizes), 0, -1):
-            yield ("free", held + draw.randrange(left))
-        if draw.random() < 0.05:
-            yield ("allocate", draw.choice((4, 8, 16, 32)) * MIB)
-            held += 1
-        if held > 140:
-            yield ("free", draw.randrange(128, held))
-            held -= 1
-
-
-def uniform(draw: random.Random) -> Operations:
-    """Sizes from 512 B to 64 MiB, as many of each power of two; about 400 blocks alive."""
-    alive = 0
-    while True:
-        if alive < 300 or (alive < 500 and draw.random() < 0.5):
-            yield ("allocate", int(2 ** draw.uniform(9, 26)))
-            alive += 1
-        else:
-            yield ("free", draw.randrange(alive))
-            alive -= 1
-
-
-def waves(draw: random.Random) -> Operations:
-    """Grows to many blocks and shrinks to a third, again and again."""
-    alive = 0
-    while True:
-        for _ in range(draw.randrange(200, 2000)):
-            yield ("allocate", int(2 ** draw.uniform(12, 26)))
-            alive += 1
-        while alive > 600:
-            yield ("free", draw.randrange(alive))
-            alive -= 1
-
-
-@pytest.mark.parametrize("series", [decoder_steps, uniform, waves])
+@pytest.mark.parametrize("series", SERIES)
 def test_little_is_mapped_beyond_what_lives(
-    fake: Fake, series: Callable[[random.Random], Operations], monkeypatch: pytest.MonkeyPatch
+    fake: Fake, series: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VCC_FAKE_MEMORY", str(32 << 30))
     device = DEVICE.vcc_device_open(fake.path, 0)
     arena = RawArena(device)
-    worst, blocks = 0.0, []
-    operations = series(random.Random(11))
-    for step in range(1, 100_001):
-        what, value = next(operations)
-        if what == "allocate":
-            blocks.append(arena.allocate(value, "weights"))
-        else:
-            arena.free(blocks.pop(value))
-        if step % 2_000 == 0:
-            arena.trim()
-            stats = arena.stats()
-            worst = max(worst, stats["mapped"] / stats["live"])
-    print(f"{series.__name__}: worst mapped / live {worst:.3f}")
-    ARENA.vcc_arena_close(arena.handle)
+
+    def ratio() -> float:
+        arena.trim()
+        stats = arena.stats()
+        return float(stats["mapped"] / stats["live"])
+
+    worst = worst_waste(SERIES[series], lambda n: arena.allocate(n, "weights"), arena.free, ratio)
+    print(f"{series}: worst mapped / live {worst:.3f}")
+    arena.trim()
+    assert arena.stats()["mapped"] == 0
+    arena.close()
     DEVICE.vcc_device_close(device)
     assert worst <= 1.25

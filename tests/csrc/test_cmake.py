@@ -119,7 +119,7 @@ def test_an_editable_build_writes_the_link_view(tmp_path: Path) -> None:
     )
     view = tmp_path / "build" / "view" / "vcc"
     assert os.readlink(view / "engine") == "../../../engine"
-    assert (view / "__init__.pyi").read_text() == "__version__: str\n"
+    assert "__version__: str\n" in (view / "__init__.pyi").read_text()
 
 
 def test_both_libraries_are_built_without_a_warning(built: Path) -> None:
