@@ -6,6 +6,7 @@ may call this.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 
@@ -81,6 +82,20 @@ def read_graph(graph: int, cubins: Cubins) -> Draft:
         GraphError: a node that a table cannot hold, named.
     """
     return read_draft(_native.vcc_recorder_graph(graph), cubins.digest)
+
+
+def describe(graph: int, cubins: Cubins) -> str:
+    """A captured graph as text that means the same in every process: cubins by digest.
+
+    Args:
+        graph: address of a `CUgraph`.
+        cubins: filled with the code of its kernels.
+    """
+    found = json.loads(_native.vcc_recorder_graph(graph))
+    for node in found["nodes"]:
+        if "cubin" in node:
+            node["cubin"] = cubins.digest(node["cubin"])
+    return json.dumps(found)
 
 
 def open_cublaslt(paths: Sequence[str] | None = None) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from vcc.cache.errors import GraphError
 
@@ -90,12 +90,16 @@ class Draft:
     edges: tuple[tuple[int, int, int, int, int], ...]
 
 
-def read_draft(text: str, digest_of: Callable[[int], str]) -> Draft:
+DigestOf: TypeAlias = Callable[[Any], str]
+"""From what a description calls a cubin (its number, or its digest already) to the digest."""
+
+
+def read_draft(text: str, digest_of: DigestOf = str) -> Draft:
     """Read the description of a captured graph.
 
     Args:
         text: JSON of the native library.
-        digest_of: the SHA-256 in hex of a cubin by its number in the description.
+        digest_of: the SHA-256 in hex of a cubin; of a stored description, the name itself.
 
     Raises:
         GraphError: a node that a table cannot hold, named with its number and kind.
@@ -114,7 +118,7 @@ def where(index: int, node: NodeDraft) -> str:
     return f"node {index} ({type(node).__name__.removesuffix('Draft').lower()})"
 
 
-def _kernel(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str]) -> NodeDraft:
+def _kernel(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraft:
     attributes = tuple((int(id), bytes.fromhex(value)) for id, value in raw["attributes"])
     draft = KernelDraft(
         function=raw["function"],
@@ -137,12 +141,12 @@ def _kernel(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str])
     return draft
 
 
-def _memset(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str]) -> NodeDraft:
+def _memset(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraft:
     fields = ("target", "pitch", "value", "element", "width", "height")
     return MemsetDraft(*(raw[name] for name in fields))
 
 
-def _memcpy(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str]) -> NodeDraft:
+def _memcpy(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraft:
     memories = (raw["source_memory"], raw["target_memory"])
     if not raw["plain"] or HOST_MEMORY in memories:
         why = "it reads or writes host memory" if HOST_MEMORY in memories else "it copies rows"
@@ -150,17 +154,17 @@ def _memcpy(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str])
     return MemcpyDraft(raw["source"], raw["target"], raw["bytes"])
 
 
-def _empty(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str]) -> NodeDraft:
+def _empty(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraft:
     return EmptyDraft()
 
 
-def _other(index: int, raw: Mapping[str, Any], digest_of: Callable[[int], str]) -> NodeDraft:
+def _other(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraft:
     kind = raw["type"]
     what, why = UNSUPPORTED.get(kind, (f"of kind {kind}", "this kind is not known"))
     raise GraphError(f"node {index} of the recorded graph is {what}", why, HINT)
 
 
-_READERS: Mapping[str, Callable[[int, Mapping[str, Any], Callable[[int], str]], NodeDraft]] = {
+_READERS: Mapping[str, Callable[[int, Mapping[str, Any], DigestOf], NodeDraft]] = {
     "kernel": _kernel,
     "memset": _memset,
     "memcpy": _memcpy,

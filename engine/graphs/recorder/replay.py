@@ -151,6 +151,16 @@ class Replay:
             self._edges.append((self._nodes - 1, self._nodes, 0, 0, 0))
         self._nodes += 1
 
+    def copy_own(self, target: int, source: int, size: int) -> None:
+        """Append a copy within the device that waits for nothing."""
+        _native.vcc_replay_memcpy(self._handle, target, source, size)
+        self._nodes += 1
+
+    def set_own(self, target: int, byte: int, size: int) -> None:
+        """Append a fill with a byte that waits for nothing."""
+        _native.vcc_replay_memset(self._handle, target, 0, byte, 1, size, 1)
+        self._nodes += 1
+
     def instantiate(self) -> Replay:
         """Make it executable."""
         packed = b"".join(struct.pack("<5I", *edge) for edge in self._edges)

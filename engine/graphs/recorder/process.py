@@ -1,0 +1,183 @@
+"""Record a model: three processes capture, this one joins, a fourth without torch proves it.
+
+The processes that capture are forked, so that nothing is serialised; each watches the driver
+through CUPTI and ends when it is done, because that watching slows every later launch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vcc.cache.errors import (
+    CompileError,
+    ConfigError,
+    DeviceError,
+    GraphError,
+    ModelError,
+    VccError,
+)
+from vcc.engine.compile.scratch import scratch
+from vcc.engine.events import Events
+from vcc.engine.graphs.recorder.check_process import RECORDING, RESULT
+from vcc.engine.graphs.recorder.plan import Recording
+from vcc.engine.graphs.recorder.tables import Tables, tables_of
+
+if TYPE_CHECKING:
+    from vcc.engine.request import Settled
+    from vcc.engine.torch_shim.profiles import DeviceProfile
+
+RUNS = (("first", "first"), ("second", "second"), ("again", "first"))
+"""Folder and placement of each capture."""
+
+FAILED, LOG, CONSTANTS = "failed.json", "log", "constant"
+CHECKER = "vcc.engine.graphs.recorder.check_process"
+
+ERRORS: dict[str, type[VccError]] = {
+    one.id: one for one in (CompileError, ConfigError, DeviceError, GraphError, ModelError)
+}
+
+_FORK = get_context("fork")
+
+
+def record_model(settled: Settled, profile: DeviceProfile, events: Events) -> Tables:
+    """Blobs of a recorded artifact: tables, cubins, constants; proven before this returns.
+
+    Args:
+        settled: the request, for the GPU of this machine.
+        profile: that GPU.
+        events: who is told.
+
+    Raises:
+        DeviceError: no GPU, no CUPTI, out of memory.
+        GraphError: a graph that cannot be moved, or whose replay differs; named.
+        ConfigError, ModelError: the model cannot be recorded.
+    """
+    with scratch() as folder:
+        events.stage_started("capture", len(RUNS))
+        for name, placement in RUNS:
+            events.progress(f"capture {name}", "running")
+            (folder / name).mkdir()
+            _capture_apart(settled, profile, placement, folder / name)
+            events.progress(f"capture {name}", "done")
+        recording = Recording.parse((folder / "first" / RECORDING).read_text("utf-8"))
+        folders = (folder / "first", folder / "second", folder / "again")
+        tables = tables_of(recording, folders)
+        prove(recording, tables, folder / "first")
+        constants = _constants(recording, folder / "first")
+        return Tables({**tables.blobs, **constants}, tables.info)
+
+
+def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) -> dict[str, Any]:
+    """Replay every descriptor in a fresh process without torch; what it measured.
+
+    Args:
+        recording: what was recorded.
+        tables: its tables.
+        folder: the first capture's, with cubins, constants and answers.
+        ordinal: the device.
+
+    Raises:
+        GraphError: an output differs from torch's own graph, or a table does not run.
+    """
+    for descriptor in recording.descriptors:
+        (folder / f"{descriptor.file}.table").write_bytes(tables.blobs[descriptor.blob])
+    done = subprocess.run(
+        [sys.executable, "-m", CHECKER, str(folder), str(ordinal)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    result = folder / RESULT
+    if not result.is_file():
+        said = done.stderr.decode(errors="replace")[-500:]
+        raise GraphError("the recording could not be checked", f"{done.returncode}: {said}")
+    found: dict[str, Any] = json.loads(result.read_text("utf-8"))
+    if "error" in found:
+        raise _error(found["error"])
+    if found["wrong"]:
+        raise GraphError(
+            "a recorded graph does not give what the model gave",
+            "; ".join(found["wrong"][:5]),
+            "the model reads memory that it does not own or did not write; use --compile vcc",
+        )
+    return found
+
+
+def _capture_apart(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
+    process = _FORK.Process(target=_work, args=(settled, profile, placement, folder, os.getpid()))
+    process.start()
+    process.join()
+    if (folder / "report.json").exists():
+        return
+    if (folder / FAILED).exists():
+        raise _error(json.loads((folder / FAILED).read_text("utf-8")))
+    said = (folder / LOG).read_text(errors="replace")[-800:] if (folder / LOG).exists() else ""
+    raise GraphError("a process that captures ended early", f"{process.exitcode}: {said}")
+
+
+def _work(
+    settled: Settled, profile: DeviceProfile, placement: str, folder: Path, parent: int
+) -> None:
+    """Body of a capturing child: leaves a report, or the reason why not, and ends the process."""
+    from vcc.engine.config.environment import use_build_folder
+    from vcc.engine.graphs.recorder.calls import watch
+    from vcc.engine.native import die_with_parent
+
+    use_build_folder(folder.parent / "caches")  # one compilation serves all captures
+    code = 1
+    try:
+        watch()  # before torch loads anything
+        from vcc.engine.torch_shim.process import leave_parent_alone
+
+        leave_parent_alone(folder / LOG)
+        with suppress(DeviceError):
+            die_with_parent()
+        if os.getppid() == parent:
+            _capture(settled, profile, placement, folder)
+            code = 0
+    except VccError as error:
+        (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")
+    except BaseException as error:
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {str(error).strip()[:1500]}"
+        found = GraphError("the model could not be recorded", text).as_dict()
+        (folder / FAILED).write_text(json.dumps(found), encoding="utf-8")
+    os._exit(code)
+
+
+def _capture(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
+    from vcc.engine.graphs.recorder.capture import capture, require_device
+    from vcc.engine.graphs.recorder.check_process import digest_of
+    from vcc.engine.graphs.recorder.subjects import subject_of
+
+    require_device(profile.target)
+    subject = subject_of(settled, profile)
+    (folder / RECORDING).write_text(subject.recording.text(), encoding="utf-8")
+    (folder / CONSTANTS).mkdir()
+    for name, data in subject.constants.items():
+        (folder / CONSTANTS / digest_of(name)).write_bytes(data.tobytes())
+    capture(subject, placement, folder, answers=folder.name == "first")
+
+
+def _constants(recording: Recording, folder: Path) -> dict[str, bytes]:
+    from vcc.engine.graphs.recorder.check_process import digest_of
+    from vcc.engine.graphs.table.types import Role
+
+    return {
+        f"constant/{slot.name}": (folder / CONSTANTS / digest_of(slot.name)).read_bytes()
+        for slot in recording.weights
+        if slot.role is Role.CONSTANT
+    }
+
+
+def _error(found: dict[str, Any]) -> VccError:
+    kind = ERRORS.get(found["id"], GraphError)
+    return kind(found["what"], found["why"], found["hint"])

@@ -1,0 +1,101 @@
+"""Three captures of a model become blobs: a node table a descriptor, and the cubins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vcc.engine.graphs.recorder.draft import Draft, read_draft
+from vcc.engine.graphs.recorder.merge import Merged, merge
+from vcc.engine.graphs.recorder.plan import KINDS, Descriptor, Recording
+from vcc.engine.graphs.recorder.words import Move
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.types import NodeTable, Region, Symbol
+
+SEGMENT = "recorded"
+REGION_ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Blobs by name, and figures for the manifest."""
+
+    blobs: Mapping[str, bytes]
+    info: Mapping[str, Any]
+
+
+def tables_of(
+    recording: Recording,
+    folders: tuple[Path, Path, Path],
+    progress: Callable[[str], None] = lambda name: None,
+) -> Tables:
+    """Merge what three processes left: at the first place, the second, the first again.
+
+    Raises:
+        GraphError: a graph cannot be moved; node, kernel and offset are named.
+    """
+    reports = [json.loads((folder / "report.json").read_text("utf-8")) for folder in folders]
+    used = tuple(max(sizes) for sizes in zip(*(one["used"] for one in reports), strict=True))
+    moves = [
+        Move(index, reports[0]["bases"][index], reports[1]["bases"][index], size)
+        for index, size in enumerate(used)
+        if size
+    ]
+    blobs: dict[str, bytes] = {}
+    cubins: dict[str, bytes] = {}
+    info: dict[str, Any] = {"recorded": [], "device": reports[0].get("device", {})}
+    for descriptor in recording.descriptors:
+        progress(descriptor.file)
+        merged = merge(SEGMENT, *_drafts(folders, descriptor), moves)
+        for digest in merged.digests:
+            cubins.setdefault(digest, (folders[0] / "cubin" / digest).read_bytes())
+        sizes = {digest: len(cubins[digest]) for digest in merged.digests}
+        blobs[descriptor.blob] = encode(_table(recording, descriptor, merged, used, sizes))
+        info["recorded"].append(_figures(descriptor, merged))
+    blobs |= {f"cubin/{digest}": data for digest, data in sorted(cubins.items())}
+    return Tables(blobs, info)
+
+
+def _drafts(folders: tuple[Path, Path, Path], descriptor: Descriptor) -> tuple[Draft, Draft, Draft]:
+    first, second, again = (
+        read_draft((folder / f"{descriptor.file}.json").read_text("utf-8")) for folder in folders
+    )
+    return first, second, again
+
+
+def _table(
+    recording: Recording,
+    descriptor: Descriptor,
+    merged: Merged,
+    used: tuple[int, ...],
+    sizes: Mapping[str, int],
+) -> NodeTable:
+    steps = {"T": descriptor.tokens, "B": descriptor.seqs, "K": recording.blocks}
+    return NodeTable(
+        symbols=tuple(Symbol(name, size, size) for name, size in steps.items()),
+        regions=tuple(
+            Region(kind, size, alignment=REGION_ALIGNMENT)
+            for kind, size in zip(KINDS, used, strict=True)
+        ),
+        tensors=tuple(slot.tensor(region, descriptor) for region, slot in recording.slots()),
+        cubins=tuple(sizes.items()),
+        kernels=merged.kernels,
+        nodes=merged.nodes,
+        segments=merged.segments,
+        edges=merged.edges,
+    )
+
+
+def _figures(descriptor: Descriptor, merged: Merged) -> dict[str, Any]:
+    return {
+        "tokens": descriptor.tokens,
+        "seqs": descriptor.seqs,
+        "uniform": descriptor.uniform,
+        "nodes": len(merged.nodes),
+        "pointers": merged.pointers,
+        "noise_bytes": merged.noise,
+        "edges": len(merged.edges),
+    }
