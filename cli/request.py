@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from vcc.cli import options
 
 if TYPE_CHECKING:
+    from vcc.engine.config.target import Target
     from vcc.engine.config.types import CompilationConfig
     from vcc.engine.request import BuildRequest
 
@@ -86,7 +87,6 @@ def build_request(options: ModelOptions) -> BuildRequest:
         ConfigError, ModelError: a value or the model cannot be used.
     """
     from vcc.engine.config.parse import parse_model
-    from vcc.engine.config.target import Target
     from vcc.engine.config.types import ParallelConfig
     from vcc.engine.models.source import open_source
     from vcc.engine.request import BuildRequest
@@ -104,11 +104,28 @@ def build_request(options: ModelOptions) -> BuildRequest:
         model=model,
         compilation=compilation,
         parallel=ParallelConfig(),
-        target=Target.parse(options.target or "cpu"),
+        target=_target(options.target, source.kind, compilation),
         weights=options.weights,
         jobs=options.jobs,
         keep=options.keep,
     )
+
+
+def _target(said: str | None, kind: str, compilation: CompilationConfig) -> Target:
+    """What the user said; else this machine's GPU for what can be compiled for it; else the CPU."""
+    from vcc.engine.config.modes import CompileMode
+    from vcc.engine.config.target import Target
+
+    if said is not None:
+        return Target.parse(said)
+    if kind == "decoder" and compilation.mode in (None, CompileMode.VCC_COMPILE):
+        from vcc.engine.runtime.player.device import device_or_none
+        from vcc.engine.torch_shim.profiles import PROFILES
+
+        device = device_or_none()
+        if device is not None and device.arch in PROFILES:
+            return Target.parse(device.arch)
+    return Target.parse("cpu")
 
 
 _MODEL_FIELDS = {

@@ -75,6 +75,14 @@ def run_command(
         Optional[Path],  # noqa: UP045
         typer.Option("--trace-batches", metavar="FILE", help="write a JSON line a step to FILE"),
     ] = None,
+    kv_memory: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--kv-memory",
+            metavar="20GiB|0.9",
+            help="most memory of a GPU's KV cache: bytes, or a share of what weights leave free",
+        ),
+    ] = None,
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
@@ -87,10 +95,16 @@ def run_command(
     ledger = Ledger(process_start())
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
+    if asked.target is None or asked.target.startswith(("sm_", "cuda")):
+        from vcc.engine.runtime.player.device import warm_up
+
+        warm_up()
     with ledger.phase("resolve"):
         from vcc.cache.store import Store
+        from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
         from vcc.engine.request import settle
 
+        cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
         settled, store = settle(build_request(asked)), Store.open(cache_dir)
     with ledger.phase("import"):
         from vcc.cli.ways import Said, go
@@ -98,7 +112,9 @@ def run_command(
         from vcc.engine.session import Session
     shown = events(quiet=json)
     batches = None if trace_batches is None else _open_trace(trace_batches)
-    session = Session(settled, store, golden, require_warm, shown, ledger, batches=batches)
+    session = Session(
+        settled, store, golden, require_warm, shown, ledger, batches=batches, kv_memory=cache
+    )
     overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
     try:
         found = go(session, Said(tuple(prompt or ()), prompts, chat, overrides), as_json=json)

@@ -52,7 +52,8 @@ def go(session: Session, said: Said, *, as_json: bool) -> Report:
 
 def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
     """Answer prompts; the text of a lone one is printed as it comes."""
-    from vcc.engine.answer import Asked, answer
+    with session.ledger.phase("import"):
+        from vcc.engine.answer import Asked, answer
 
     asked = Asked(read_prompts(said.prompts, said.file), said.overrides, said.chat)
     if as_json:

@@ -63,53 +63,53 @@ class BootedModule:
     loader: Loader
 
 
-def _load_pieces(boot: Boot) -> Runner:
+def _pieces() -> Callable[[Boot], Runner]:
     from vcc.engine.runtime.torch_loader import load_pieces
 
-    return load_pieces(boot)
+    return load_pieces
 
 
-def _load_eager(boot: Boot) -> Runner:
+def _eager() -> Callable[[Boot], Runner]:
     from vcc.engine.runtime.eager_loader import load_eager
 
-    return load_eager(boot)
+    return load_eager
 
 
-def _load_stock(boot: Boot) -> Runner:
+def _stock() -> Callable[[Boot], Runner]:
     from vcc.engine.runtime.eager_loader import load_stock
 
-    return load_stock(boot)
+    return load_stock
 
 
-def _load_player(boot: Boot) -> Runner:
+def _player() -> Callable[[Boot], Runner]:
     from vcc.engine.runtime.player.load import load_player
 
-    return load_player(boot)
+    return load_player
 
 
-def _load_module_pieces(boot: Boot) -> Forward:
+def _module_pieces() -> Callable[[Boot], Forward]:
     from vcc.engine.runtime.module_loader import load_module_pieces
 
-    return load_module_pieces(boot)
+    return load_module_pieces
 
 
-def _load_module_eager(boot: Boot) -> Forward:
+def _module_eager() -> Callable[[Boot], Forward]:
     from vcc.engine.runtime.module_loader import load_module_eager
 
-    return load_module_eager(boot)
+    return load_module_eager
 
 
-# Each imports its loader itself: the player's process has no torch.
-LOADERS: Mapping[Loader, Callable[[Boot], Runner]] = {
-    Loader.TORCH: _load_pieces,
-    Loader.EAGER: _load_eager,
-    Loader.IN_PROCESS: _load_stock,
-    Loader.PLAYER: _load_player,
+# Each imports its loader when it is asked for: the player's process has no torch.
+LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Runner]]] = {
+    Loader.TORCH: _pieces,
+    Loader.EAGER: _eager,
+    Loader.IN_PROCESS: _stock,
+    Loader.PLAYER: _player,
 }
 
-MODULE_LOADERS: Mapping[Loader, Callable[[Boot], Forward]] = {
-    Loader.TORCH: _load_module_pieces,
-    Loader.EAGER: _load_module_eager,
+MODULE_LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Forward]]] = {
+    Loader.TORCH: _module_pieces,
+    Loader.EAGER: _module_eager,
 }
 
 
@@ -144,7 +144,9 @@ def boot(
     loader = _loader(loaded)
     settings = boot_settings(loaded.manifest, lengths, kv_memory)
     made = Boot(loaded, source, settings, golden, ledger, counters, events, site)
-    runner = LOADERS[loader](made)
+    with ledger.phase("import"):
+        load = LOADERS[loader]()
+    runner = load(made)
     with ledger.phase("pieces"):
         runner.capture_all()
     counters.add("captures", runner.gate.captures)
@@ -168,7 +170,9 @@ def boot_module(
         )
     settings = boot_settings(loaded.manifest, ())
     made = Boot(loaded, source, settings, golden, ledger, counters, events)
-    return BootedModule(MODULE_LOADERS[loader](made), loader)
+    with ledger.phase("import"):
+        load = MODULE_LOADERS[loader]()
+    return BootedModule(load(made), loader)
 
 
 def _loader(loaded: Loaded) -> Loader:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import DeviceError, VccError
 from vcc.engine.config.environment import read_environment
 from vcc.engine.native import functions
 
@@ -66,7 +68,21 @@ def open_device(ordinal: int = 0) -> Device:
     Raises:
         DeviceError: no driver, a driver that is too old, no such device.
     """
-    return _opened(read_environment().libcuda, ordinal)
+    with _OPENING:  # a second caller waits for the first and gets the same device
+        return _opened(read_environment().libcuda, ordinal)
+
+
+def warm_up() -> None:
+    """Begin to open the first device beside what this thread does next: it takes a while.
+
+    Nothing is told when there is none; whoever needs it asks and is.
+    """
+
+    def work() -> None:
+        with suppress(VccError):
+            open_device()
+
+    threading.Thread(target=work, name="vcc-device", daemon=True).start()
 
 
 def device_or_none() -> Device | None:
@@ -75,6 +91,9 @@ def device_or_none() -> Device | None:
         return open_device()
     except DeviceError:
         return None
+
+
+_OPENING = threading.Lock()
 
 
 @cache
