@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +34,10 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
         wanted={name: range(6, len(tokens)) for name, tokens in prompts.items()},
         runs={"all": _schedule(prompts)},
     )
-    build(made)
+    with ThreadPoolExecutor(len(MODES)) as pool:
+        jobs = [replace(made, options=OPTIONS | {"mode": mode}) for mode in MODES]
+        for one in [pool.submit(build, job) for job in jobs]:
+            one.result()
     return made
 
 

@@ -4,7 +4,7 @@
 
 Weights lie in the page cache (or in memory), the artifact was built without them, products were
 tuned. Each peer boots in a process of its own on the same checkpoint, captures seven decode sizes
-(vcc: all it declares) and answers the same prompt; `whole` and `regional` are warm: they ran once.
+(vcc: 35) and answers the same prompt; `whole` and `regional` are warm: they ran once.
 Writes gpu-boot-<size>.json.
 """
 
@@ -21,9 +21,8 @@ import time
 from pathlib import Path
 
 from common import (
-    COMPILE,
-    LIMITS,
     Row,
+    asked,
     built,
     median,
     model,
@@ -52,7 +51,7 @@ sys.exit(code)
 def boots(size: str, times: int) -> list[dict]:
     """Reports of `vcc run`, each with the wall time and the peak memory that its parent saw."""
     place = model(size)
-    words = ["run", place, *COMPILE, *LIMITS, "--prompts", place / "prompt.txt", "--require-warm"]
+    words = ["run", *asked(size), "--prompts", place / "prompt.txt", "--require-warm"]
     words += ["--max-new-tokens", 1, "--temperature", 0, "--ignore-eos", "--json"]
     vcc(*words, **store())  # the files into the page cache
     found = []
@@ -119,7 +118,7 @@ def rows_of(size: str, reports: list[dict], others: dict[str, dict]) -> list[Row
         Row("process, seen from outside", median([r["wall"] for r in reports]), "s"),
         Row("peak RSS less the ring", (reports[0]["peak_rss"] - RING) / 1e6, "MB", RSS_LIMIT / 1e6),
         Row("heavy modules imported", len(reports[0]["heavy"]), "", 0),
-        Row("compiles, captures and traces", counted(reports[0]), "", 0),
+        Row("compiles and traces", counted(reports[0]), "", 0),
     ]
     for way, peer in others.items():
         name = f"{way} peer / vcc"
@@ -138,7 +137,7 @@ def share(reports: list[dict], phase: str) -> float:
 
 def counted(report: dict) -> int:
     """What a warm boot must not do."""
-    return sum(report["counters"].get(name, 0) for name in ("compiles", "captures", "traces"))
+    return sum(report["counters"].get(name, 0) for name in ("compiles", "traces"))
 
 
 def main() -> int:

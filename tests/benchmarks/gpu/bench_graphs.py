@@ -38,7 +38,7 @@ def main() -> int:
     options = parser.parse_args()
     rows, table, details = [], {}, {}
     for size in options.sizes:
-        built(size)
+        built(size, "full")
         details[f"tune {size}"] = tuned(size)
         for threads in options.threads:
             found = times(size, threads, options.repeat)

@@ -28,7 +28,8 @@ OUT = os.environ.get("VCC_BENCH_OUT", "")
 """One more folder for every result, such as one that is copied back from the device."""
 
 TARGET = "sm_90"
-COMPILE = ("--target", TARGET, "--mode", "full", "--dtype", "bf16")
+MODE = "full_decode_only"
+"""Graphs of decode steps with their own attention kernel; prefill runs as plain launches."""
 SIZES = {"max_model_len": 4096, "max_num_seqs": 256, "max_num_batched_tokens": 2048}
 LIMITS = tuple(w for name, n in SIZES.items() for w in (f"--{name.replace('_', '-')}", n))
 """A decoder's limits in all benchmarks: 51 capture sizes by default, prefill of 2,048 tokens."""
@@ -143,10 +144,14 @@ def store() -> dict[str, str]:
     return {"VCC_CACHE_DIR": str(models_folder() / "store")}
 
 
-def built(size: str, *options: object) -> Done:
+def asked(size: str, mode: str = MODE) -> tuple[object, ...]:
+    """Model and options that say which artifact, for `compile` and for `run`."""
+    return (model(size), "--target", TARGET, "--dtype", "bf16", "--mode", mode, *LIMITS)
+
+
+def built(size: str, mode: str = MODE) -> Done:
     """Compile a model for the device, unless the store has it; no weights are read."""
-    words = ("compile", model(size), *COMPILE, *LIMITS, "--weights", "none", *options, "--json")
-    return vcc(*words, **store())
+    return vcc("compile", *asked(size, mode), "--weights", "none", "--json", **store())
 
 
 def tuned(size: str) -> dict[str, object]:

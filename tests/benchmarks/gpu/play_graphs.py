@@ -60,7 +60,7 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
     device = open_device()
     device.synchronize()
     clock = Clock()
-    arena = Arena(device.handle)
+    arena = Arena(device.ordinal)
     handle = PlayerHandle(arena.handle, blobs["table/step"])
     clock.mark("table")
     for name, data in blobs.items():
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    session = asked_session(options.model)
+    session = asked_session(options.model, mode="full")
     found = find(session)
     if not found.entries:
         raise SystemExit(found.why)

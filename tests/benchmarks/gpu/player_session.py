@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import SIZES, TARGET, models_folder
+from common import MODE, SIZES, TARGET, models_folder
 
 from vcc.cache.store import Store
 from vcc.cli.request import ModelOptions, build_request
@@ -30,9 +30,9 @@ from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.session import Session, open_session
 
 
-def asked_session(model: Path, ledger: Ledger | None = None) -> Session:
+def asked_session(model: Path, ledger: Ledger | None = None, mode: str = MODE) -> Session:
     """The session of a benchmark's artifact; a miss is an error."""
-    asked = ModelOptions(str(model), target=TARGET, mode="full", dtype="bf16", **SIZES)
+    asked = ModelOptions(str(model), target=TARGET, mode=mode, dtype="bf16", **SIZES)
     opened = Store.open(models_folder() / "store")
     settled = settle(build_request(asked))
     return Session(settled, opened, "off", require_warm=True, ledger=ledger or Ledger())
@@ -48,15 +48,16 @@ class Playing:
     ledger: Ledger
 
     @classmethod
-    def of(cls, model: Path, lengths: list[int]) -> Playing:
+    def of(cls, model: Path, lengths: list[int], mode: str = MODE) -> Playing:
         """Boot the artifact of a model; a miss is an error.
 
         Args:
             model: the checkpoint.
             lengths: tokens of the sequences to come.
+            mode: of the graphs.
         """
         ledger = Ledger()
-        session = asked_session(model, ledger)
+        session = asked_session(model, ledger, mode)
         runner = open_session(session, lengths).booted.runner
         return cls(runner, runner.player, runner._parts.layout, ledger)
 
