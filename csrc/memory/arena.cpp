@@ -377,9 +377,7 @@ void Arena::put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>&
         if (heap) heap->trim();
       }
       going.push_back(tags[i]);
-      // Contents that nobody has filled are not worth keeping.
-      const bool save = keep && tags[i]->filled;
-      copies.push_back(save ? std::make_unique<HostCopy>(device_, tags[i]->places()) : nullptr);
+      copies.push_back(keep ? std::make_unique<HostCopy>(device_, tags[i]->places()) : nullptr);
     }
   }
   version_.fetch_add(1);

@@ -61,6 +61,16 @@ def test_level_2_keeps_only_buffers_and_io(arena: RawArena) -> None:
     arena.require("weights", 1, "cannot replay")
 
 
+def test_what_was_written_after_a_drop_is_kept_without_being_told(arena: RawArena) -> None:
+    blocks = filled(arena)
+    arena.sleep(2, ALL)
+    arena.wake(ALL)
+    arena.write(blocks["weights"][0], b"again")
+    arena.sleep(1, ALL)
+    arena.wake(ALL)
+    assert arena.read(blocks["weights"][0], 5) == b"again"
+
+
 def test_tags_wake_one_by_one_and_what_must_not_wait_comes_along(arena: RawArena) -> None:
     filled(arena)
     arena.sleep(1, ALL)
