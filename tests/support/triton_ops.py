@@ -1,7 +1,7 @@
 """The project's Triton kernels as operators on tensors: by the interpreter or on a device.
 
 Launches are those of the registry, with grids and arguments evaluated as the player does; scratch
-memory is poisoned. Triton's interpreter must be chosen (TRITON_INTERPRET=1) before Triton is loaded.
+memory is poisoned. TRITON_INTERPRET=1 must be set before Triton is loaded, or not at all.
 """
 
 from __future__ import annotations
@@ -35,15 +35,22 @@ def run_kernel(spec: Any, grid: tuple[int, ...], arguments: Mapping[str, Any]) -
     spec.function[grid](**arguments, **spec.constants, **options)
 
 
-def play(plan: Launches, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> None:
-    """Run the launches that a step of these sizes has."""
-    device = next(iter(tensors.values())).device
-    values: dict[str, Any] = dict(tensors)
+def spaces(plan: Launches, sizes: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
+    """The workspaces of a plan by name, full of what must not be read."""
+    found = {}
     for space in plan.workspaces:
         dtype = getattr(torch, space.dtype)
         poison = float("nan") if dtype.is_floating_point else -(1 << 30)
         shape = evaluate_all(space.shape, sizes)
-        values[space.name] = torch.full(shape, poison, dtype=dtype, device=device)
+        found[space.name] = torch.full(shape, poison, dtype=dtype, device=device)
+    return found
+
+
+def play(plan: Launches, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> None:
+    """Run the launches that a step of these sizes has; scratch memory is made if not given."""
+    values: dict[str, Any] = dict(tensors)
+    if any(space.name not in values for space in plan.workspaces):
+        values |= spaces(plan, sizes, next(iter(tensors.values())).device)
     uniform = sizes.get("T") == sizes.get("B")
     skipped = When.MIXED if uniform else When.UNIFORM
     for launch in plan.launches:
@@ -133,11 +140,20 @@ class TritonOps:
         return function if self.interpreted else torch.library.wrap_triton(function)
 
 
-def run_linear(variant: Any, a: Tensor, w: Tensor, c: Tensor | None) -> Tensor:
+def run_linear(
+    variant: Any,
+    a: Tensor,
+    w: Tensor,
+    c: Tensor | None,
+    d: Tensor | None = None,
+    partials: Tensor | None = None,
+) -> Tensor:
     """The product by one variant of the registry, as the player launches it."""
     (rows, k), n, parts = a.shape, w.shape[0], variant.split_k
-    d = torch.full((rows, n), float("nan"), dtype=a.dtype, device=a.device)
-    partials = torch.full((parts, rows, n), float("nan"), device=a.device)
+    if d is None:
+        d = torch.full((rows, n), float("nan"), dtype=a.dtype, device=a.device)
+    if partials is None:
+        partials = torch.full((parts, rows, n), float("nan"), device=a.device)
     added = d if c is None else c
     pointers = {"a": a, "w": w, "c": added, "d": d, "partials": partials}
     grid = (-(-n // variant.tile_n), -(-rows // variant.tile_rows), parts)

@@ -48,7 +48,7 @@ def decode_config(dtype: str, dims: int, profile: DeviceProfile) -> DecodeConfig
         return DecodeConfig(32 if dims <= 128 else 16, 4, 2)
     keys = 64 if dims <= 128 else 32
     large = profile.shared_per_block_optin > 128 << 10
-    return DecodeConfig(keys, 4, 3 if large else 2)
+    return DecodeConfig(keys, 4, 5 if large else 3)
 
 
 def prefill_config(dtype: str, dims: int, profile: DeviceProfile) -> PrefillConfig:
@@ -56,12 +56,12 @@ def prefill_config(dtype: str, dims: int, profile: DeviceProfile) -> PrefillConf
     if dtype == "float32":
         return PrefillConfig(32, 32 if dims <= 128 else 16, 4, 1)
     if profile.arch in LARGE_TILES:
-        return LARGE if dims <= 128 else PrefillConfig(128, 64, 8, 2)
+        return LARGE if dims <= 128 else PrefillConfig(128, 64, 8, 3)
     if BYTES[dtype] * dims * 64 * 4 + (dims << 7) <= profile.shared_per_block_optin - (8 << 10):
-        return PrefillConfig(64, 64, 4, 2)
-    return PrefillConfig(64, 32, 4, 2)
+        return PrefillConfig(64, 64, 4, 3)
+    return PrefillConfig(64, 32, 4, 3)
 
 
-LARGE = PrefillConfig(128, 128, 8, 2)
+LARGE = PrefillConfig(128, 128, 8, 3)
 LARGE_TILES = (90, 100)
 """Devices with group-wide products, which want 128 rows in two groups of four warps."""

@@ -22,7 +22,7 @@ def split_count(seqs, KV_HEADS: tl.constexpr, PROGRAMS: tl.constexpr):
     return tl.maximum(PROGRAMS // (seqs * KV_HEADS), 1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seqs"])
 def decode_attention(
     q,
     kv_cache,
@@ -115,7 +115,7 @@ def decode_attention(
         tl.store(share_of_row, mixed, mask=(lane < GROUP)[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["seqs"])
 def reduce_attention(
     partial,
     peaks,

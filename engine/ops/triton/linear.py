@@ -50,7 +50,7 @@ def _products(
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def linear(
     a,
     w,
@@ -112,7 +112,7 @@ def linear(
         tl.store(d + place, total.to(d.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def reduce_splits(
     partials,
     c,

@@ -70,20 +70,20 @@ def _attend(
             keys = tl.load(spot)
             values = tl.load(spot + plane)
         score = tl.dot(query, tl.trans(keys), input_precision="ieee")
+        unit: tl.constexpr = (1.0 if CAP > 0 else SCALE) * 1.4426950408889634
         if CAP > 0:
-            score = capped(score * SCALE, CAP) * 1.4426950408889634
-        else:
-            score = score * (SCALE * 1.4426950408889634)
+            score = capped(score * SCALE, CAP)
         if MASKED:
             seen = key[None, :] <= position[:, None]
             if WINDOW > 0:
                 seen = seen & (position[:, None] - key[None, :] < WINDOW)
             score = tl.where(seen, score, -float("inf"))
-        now = tl.maximum(peak, tl.max(score, 1))
+        # Scaled after the maximum: the product and the difference are one instruction.
+        now = tl.maximum(peak, tl.max(score, 1) * unit)
         base = now
         if MASKED:
             base = tl.where(now == -float("inf"), 0.0, now)
-        weight, keep = tl.exp2(score - base[:, None]), tl.exp2(peak - base)
+        weight, keep = tl.exp2(score * unit - base[:, None]), tl.exp2(peak - base)
         total = total * keep + tl.sum(weight, 1)
         mixed = mixed * keep[:, None]
         mixed = tl.dot(weight.to(values.dtype), values, mixed, input_precision="ieee")
@@ -91,7 +91,7 @@ def _attend(
     return peak, total, mixed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "seqs"])
 def prefill_attention(
     q,
     kv_cache,

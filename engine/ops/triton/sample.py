@@ -1,4 +1,4 @@
-"""Sampling in Triton: logits to tokens, by the rules and random numbers of engine/runtime/sample.py.
+"""Sampling in Triton: logits to tokens, by the rules and random numbers of runtime/sample.py.
 
 Four launches. `sample_scan` finds the likeliest token of each chunk of a row; `sample_levels` sums
 each chunk's weights and counts its tokens by their distance from the row's largest logit;

@@ -1,4 +1,4 @@
-"""What a launch of one of vcc's own Triton kernels is, before it is compiled or placed in a table."""
+"""A launch of one of vcc's own Triton kernels, before it is compiled or placed in a table."""
 
 from __future__ import annotations
 
