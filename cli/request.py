@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from vcc.cli import options
 
 if TYPE_CHECKING:
-    from vcc.engine.config.target import Target
     from vcc.engine.config.types import CompilationConfig
     from vcc.engine.request import BuildRequest
 
@@ -90,6 +89,7 @@ def build_request(options: ModelOptions) -> BuildRequest:
     from vcc.engine.config.types import ParallelConfig
     from vcc.engine.models.source import open_source
     from vcc.engine.request import BuildRequest
+    from vcc.engine.targets import choose_target
 
     compilation = compilation_config(options)
     model = parse_model(_said(options, _MODEL_FIELDS) | {"source": options.model})
@@ -104,28 +104,11 @@ def build_request(options: ModelOptions) -> BuildRequest:
         model=model,
         compilation=compilation,
         parallel=ParallelConfig(),
-        target=_target(options.target, source.kind, compilation),
+        target=choose_target(options.target, source.kind, compilation),
         weights=options.weights,
         jobs=options.jobs,
         keep=options.keep,
     )
-
-
-def _target(said: str | None, kind: str, compilation: CompilationConfig) -> Target:
-    """What the user said; else this machine's GPU for what can be compiled for it; else the CPU."""
-    from vcc.engine.config.modes import CompileMode
-    from vcc.engine.config.target import Target
-
-    if said is not None:
-        return Target.parse(said)
-    if kind == "decoder" and compilation.mode in (None, CompileMode.VCC_COMPILE):
-        from vcc.engine.runtime.player.device import device_or_none
-        from vcc.engine.torch_shim.profiles import PROFILES
-
-        device = device_or_none()
-        if device is not None and device.arch in PROFILES:
-            return Target.parse(device.arch)
-    return Target.parse("cpu")
 
 
 _MODEL_FIELDS = {
