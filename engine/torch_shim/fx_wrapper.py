@@ -38,13 +38,16 @@ CUDA_OPTIONS: Mapping[str, Any] = {
 does not know are left out."""
 
 
-def launch(kernel: str, grid: Sequence[Any], arguments: Mapping[str, Any]) -> None:
+def launch(
+    kernel: str, grid: Sequence[Any], arguments: Mapping[str, Any], written: Sequence[str]
+) -> None:
     """Target of a launch node; never called with tensors.
 
     Args:
         kernel: key of `FxPiece.kernels`.
         grid: three sizes.
         arguments: parameter name to tensor or size.
+        written: parameters through which the kernel may write.
     """
 
 
@@ -138,10 +141,27 @@ def _bound_by_name(tuners: dict[str, Any]) -> Callable[..., None]:
         given = _given(self, line, tuner)
         grid = _grid(self, tuner, given)
         arguments = {name: _argument(self, value) for name, value in given.items()}
-        node = self.gm.graph.call_function(launch, (line.kernel_name, grid, arguments))
-        node.meta["val"] = None
+        written = _written(line, tuner, arguments)
+        self.gm.graph.call_function(launch, (line.kernel_name, grid, arguments, written))
 
     return generate
+
+
+def _written(line: Any, tuner: Any, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Parameters through which a kernel writes; of a user's kernel those that torch found."""
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    pointers = [name for name, value in arguments.items() if isinstance(value, torch.fx.Node)]
+    if not any(line.raw_keys or ()):
+        return tuple(name for name in pointers if name in tuner.mutated_arg_names or "out" in name)
+    wanted = getattr(line, "original_fxnode_name", None)
+    for kernel in V.graph.operations:
+        if isinstance(kernel, ir.UserDefinedTritonKernel) and kernel.fx_node.name == wanted:
+            changed = {one.get_name() for one in kernel.mutable_args}
+            names = {n: v.get_name() for n, v in kernel.kwargs.items() if isinstance(v, ir.IRNode)}
+            return tuple(name for name in pointers if names.get(name) in changed)
+    return tuple(pointers)
 
 
 def _given(converter: Any, line: Any, tuner: Any) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError
@@ -152,38 +151,6 @@ def read_profile(path: Path) -> DeviceProfile:
         return from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(str(error)) from None
-
-
-def from_attributes(name: str, total_memory: int, attributes: Mapping[str, Any]) -> DeviceProfile:
-    """A profile of a real device.
-
-    Args:
-        name: `cuDeviceGetName`.
-        total_memory: bytes.
-        attributes: CUdevice_attribute by name in lower case, without its prefix
-            (`multiprocessor_count`, `l2_cache_size`, ...).
-    """
-    number = {key: int(value) for key, value in attributes.items()}
-    return DeviceProfile(
-        name=name,
-        arch=number["compute_capability_major"] * 10 + number["compute_capability_minor"],
-        total_memory=total_memory,
-        **{field: number[attribute] for field, attribute in ATTRIBUTES.items()},
-    )
-
-
-ATTRIBUTES: Mapping[str, str] = {
-    "sm_count": "multiprocessor_count",
-    "l2_cache": "l2_cache_size",
-    "registers_per_sm": "max_registers_per_multiprocessor",
-    "threads_per_sm": "max_threads_per_multiprocessor",
-    "shared_per_sm": "max_shared_memory_per_multiprocessor",
-    "shared_per_block_optin": "max_shared_memory_per_block_optin",
-    "shared_per_block": "max_shared_memory_per_block",
-    "threads_per_block": "max_threads_per_block",
-    "warp_size": "warp_size",
-}
-"""Field of a profile and the driver's attribute for it."""
 
 
 def _unreadable(why: str) -> ConfigError:

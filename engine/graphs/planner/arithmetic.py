@@ -171,6 +171,13 @@ def dense(shape: Sequence[Expr]) -> tuple[Expr, ...]:
     return tuple(strides[::-1])
 
 
+def extent(shape: Sequence[Expr], stride: Sequence[Expr]) -> Expr:
+    """Elements of memory that a buffer of these strides needs at most."""
+    if is_dense(shape, stride):
+        return elements(shape)
+    return reduce(add, (times(size, step) for size, step in zip(shape, stride, strict=True)), 0)
+
+
 def is_dense(shape: Sequence[Expr], stride: Sequence[Expr]) -> bool:
     """Whether the strides are row-major without gaps; those of single elements do not matter."""
     wanted = zip(shape, stride, dense(shape), strict=True)

@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import checked, dense, rebuilt
+from vcc.engine.graphs.planner.arithmetic import (
+    SIZES,
+    checked,
+    dense,
+    extent,
+    rebuilt,
+    times,
+)
 from vcc.engine.graphs.planner.memory import Located, Memory, tensor_bytes
 from vcc.engine.graphs.planner.operators import Operator
 from vcc.engine.graphs.planner.pieces import is_plain
+from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, PlannedPiece, Product
 from vcc.engine.graphs.program import Call
 from vcc.engine.graphs.table.types import READ, WRITE, RegionKind, SegmentKind, When
@@ -54,6 +62,12 @@ class FlatProduct:
 FlatNode = FlatLaunch | FlatProduct
 
 
+def pointers_of(node: FlatNode) -> list[Pointer]:
+    """The addresses that a node is given."""
+    values = node.operands if isinstance(node, FlatProduct) else node.arguments
+    return [value for value in values.values() if isinstance(value, Pointer)]
+
+
 @dataclass(frozen=True, slots=True)
 class FlatSegment:
     """The next `nodes` nodes."""
@@ -88,7 +102,21 @@ class Flat:
             if planned.arguments[position] is None:
                 self.values[arguments[position]] = known[tensor]
         nodes = [_bound(work, known, sizes) for work in planned.work]
+        for node in nodes:
+            self._check_writes(piece, node)
         self.segment(SegmentKind.PIECE, piece.id[:16], nodes)
+
+    def _check_writes(self, piece: Piece, node: FlatNode) -> None:
+        """A piece that writes what it was given would copy all of it first, or lose the write."""
+        for pointer in pointers_of(node):
+            memory = self.memories[pointer.memory]
+            if pointer.access & WRITE and memory.kind is not RegionKind.WORKSPACE:
+                raise refused(
+                    f"piece {piece.id[:12]}",
+                    f"the write into {memory.name}",
+                    "an input that compiled code changes is copied as a whole; only operators"
+                    " such as vcc::kv_write change one in place",
+                )
 
     def operator(self, index: int, operator: Operator, given: Mapping[str, str]) -> None:
         """Append the launches of an operator; `given` maps its arguments to values of the step."""
@@ -141,11 +169,10 @@ class Flat:
             if placeholder is not None:
                 bases[placeholder] = self._plain(name)
         for buffer in planned.buffers:
-            geometry = planned.tensors[buffer].geometry
-            shape = tuple(rebuilt(size, sizes) for size in geometry.shape)
+            geometry = _renamed(planned.tensors[buffer].geometry, sizes)
             memory = f"{index}.{buffer}"
-            size = checked(tensor_bytes(geometry.dtype, shape))
-            self.memories[memory] = Memory(memory, RegionKind.WORKSPACE, size)
+            size = times(SIZES[geometry.dtype], extent(geometry.shape, geometry.stride))
+            self.memories[memory] = Memory(memory, RegionKind.WORKSPACE, checked(size))
             bases[buffer] = memory
         return {
             name: Located(bases[placed.base], _renamed(placed.geometry, sizes))

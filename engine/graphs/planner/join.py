@@ -10,7 +10,7 @@ from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import add, largest
 from vcc.engine.graphs.planner.emit import Emitter, Places, variants_for
-from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct, Pointer
+from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct, pointers_of
 from vcc.engine.graphs.planner.kernels import compile_specs
 from vcc.engine.graphs.planner.memory import Memory, lifetimes, pack, stacked
 from vcc.engine.graphs.planner.operators import advance, operator_of, sample, tensors_of
@@ -185,7 +185,11 @@ def _laid_out(flat: Flat, step: Step, scratch: int) -> tuple[Places, tuple[Regio
         found, sizes[kind] = stacked([m for m in _in_order(flat, step) if m.kind is kind])
         offsets |= found
     found, sizes[RegionKind.WORKSPACE] = pack(
-        lifetimes(flat.memories, [_touched(node) for node in flat.nodes], step.highs)
+        lifetimes(
+            flat.memories,
+            [[p.memory for p in pointers_of(node)] for node in flat.nodes],
+            step.highs,
+        )
     )
     offsets |= found
     sizes[RegionKind.SCRATCH] = scratch
@@ -201,11 +205,6 @@ def _in_order(flat: Flat, step: Step) -> list[Memory]:
         flat.memories.values(),
         key=lambda m: ranks.get(step.roles[m.name], 0) if m.name in step.roles else 2,
     )
-
-
-def _touched(node: FlatNode) -> list[str]:
-    values = node.operands if isinstance(node, FlatProduct) else node.arguments
-    return [value.memory for value in values.values() if isinstance(value, Pointer)]
 
 
 def _tensors(

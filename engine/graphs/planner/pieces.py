@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule
 
 from vcc.cache.errors import CompileError, VccError
+from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.reader import read_piece
 from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
@@ -47,6 +48,13 @@ def compile_piece(
     Raises:
         CompileError: it does not compile, or holds what a node table cannot express.
     """
+    for symbol in piece.symbols:
+        if symbol.high > MOST:
+            raise CompileError(
+                f"size {symbol.name} of piece {piece.id[:12]} has no maximum",
+                "the width of indices would be guessed from an example",
+                "declare one: --shape name=1-8x128",
+            )
     kept = frozenset(copied)
     while True:
         planned = _compiled(piece, profile, options, kept)

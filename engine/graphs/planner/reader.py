@@ -123,8 +123,6 @@ class _Reader:
     def buffer(self, node: Node) -> None:
         dtype: Any = node.kwargs["dtype"]
         shape, stride = (self.exprs(part) for part in node.args)
-        if not is_dense(shape, stride):
-            raise refused(self.where, f"buffer {node.name}", f"it has strides {stride}")
         self.tensors[node.name] = Placed(node.name, Geometry(NAMES[dtype], shape, stride))
         self.buffers.append(node.name)
 
@@ -161,7 +159,7 @@ class _Reader:
             raise refused(self.where, str(node.target), why)
 
     def launch(self, node: Node) -> None:
-        key, grid, given = node.args
+        key, grid, given, written = node.args
         arguments: Any = given
         kernel = self.compiled.kernels[str(key)]
         bound, access = {}, {}
@@ -172,7 +170,7 @@ class _Reader:
                 )
             bound[name] = self._argument(arguments[name], kind, kernel.function)
             if kind.startswith("*"):
-                access[name] = _access(name)
+                access[name] = _access(name, written)
         x, y, z = (checked(size) for size in self.exprs(grid))
         self.work.append(Launch(kernel, (x, y, z), bound, access))
 
@@ -188,13 +186,11 @@ class _Reader:
         return checked(self.expr(value))
 
 
-PREFIXES = (("in_out_ptr", "rw"), ("in_ptr", "r"), ("out_ptr", "w"))
-"""Names of Inductor's own pointers, and what is done through them."""
-
-
-def _access(name: str) -> str:
-    """What a kernel does through a pointer; a user's kernel may do both."""
-    return next((access for prefix, access in PREFIXES if name.startswith(prefix)), "rw")
+def _access(name: str, written: Any) -> str:
+    """What a kernel does through a pointer; Inductor's own outputs are written only."""
+    if name not in written:
+        return "r"
+    return "w" if name.startswith("out_ptr") else "rw"
 
 
 def _name(value: Any) -> str:
