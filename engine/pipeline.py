@@ -30,8 +30,8 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
 
     Raises:
         ConfigError, ModelError: the request cannot be built.
-        DeviceError: no compiler, or a dtype or CPU level without kernels.
-        CompileError: a stage failed.
+        DeviceError: no compiler, no GPU to record on, or a dtype or CPU level without kernels.
+        CompileError, GraphError: a stage failed.
     """
     settled = settle(request)
     _check_supported(settled)
@@ -71,13 +71,6 @@ def _check_supported(settled: Settled) -> None:
             "pieces are compiled by Inductor in this version",
             "leave backend unset, or use --compile none to run without compiled pieces",
         )
-    if settled.resolved.artifact.needs_gpu and not settled.resolved.artifact.refusal:
-        mode = "this mode" if config.mode is None else config.mode.name
-        raise ConfigError(
-            f"{mode} for {settled.request.target} is not supported yet",
-            "its node tables are recorded from kernels that run, on the GPU itself",
-            "use --compile vcc, which needs no GPU",
-        )
     for name in ("compile_sizes", "compile_ranges"):
         if getattr(config, name):
             raise ConfigError(
@@ -108,6 +101,8 @@ def _reuse(build: Build, entry: Entry) -> Built | None:
         loaded = build.store.load(entry)
         if not _same_code(loaded, build.code):
             return None
+        if build.settled.resolved.artifact.needs_gpu and not _same_request(loaded, build.settled):
+            return None  # recorded graphs are of the sizes that were declared
         blobs = loaded.read_all()
     except IntegrityError as error:
         build.store.quarantine(entry, error)
@@ -145,6 +140,10 @@ def _fresh(build: Build, *, compiles: bool) -> Built:
 
 def _made(build: Build) -> Made:
     """Compile for the request's platform; only what that platform needs is imported."""
+    if build.settled.resolved.artifact.needs_gpu:
+        from vcc.engine.compile.recorded import record_for_gpu
+
+        return record_for_gpu(build)
     if build.settled.request.target.platform is Platform.CUDA:
         from vcc.engine.compile.gpu import compile_for_gpu
 

@@ -30,6 +30,7 @@ def run_job(job: Job) -> Answer:
     from vcc.engine.graphs.recorder.calls import open_cublaslt, open_driver, watch
     from vcc.engine.tune.command import this_gpu
 
+    open_driver()  # first, as CUPTI says nothing useful where there is no driver
     watch()
     open_driver(job.ordinal)
     version, _ = open_cublaslt()

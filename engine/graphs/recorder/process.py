@@ -134,7 +134,8 @@ def _work(
     use_build_folder(folder.parent / "caches")  # one compilation serves all captures
     code = 1
     try:
-        watch()  # before torch loads anything
+        _need_driver()
+        watch()  # before torch loads any kernel
         from vcc.engine.torch_shim.process import leave_parent_alone
 
         leave_parent_alone(folder / LOG)
@@ -151,6 +152,19 @@ def _work(
         found = GraphError("the model could not be recorded", text).as_dict()
         (folder / FAILED).write_text(json.dumps(found), encoding="utf-8")
     os._exit(code)
+
+
+def _need_driver() -> None:
+    from vcc.engine.graphs.recorder.calls import open_driver
+
+    try:
+        open_driver()
+    except DeviceError as error:
+        raise DeviceError(
+            "graphs can only be recorded on a GPU",
+            str(error),
+            "use --compile vcc, which needs no GPU, or run this on the GPU machine",
+        ) from error
 
 
 def _capture(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
