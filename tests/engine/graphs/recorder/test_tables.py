@@ -1,0 +1,158 @@
+"""From the folders of three captures to proven tables, on the driver's double.
+
+The double copies and sets real bytes, so a model of copies can be recorded and replayed whole.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fake_libraries import environment
+
+from vcc.cache.errors import GraphError
+from vcc.engine import native
+from vcc.engine.graphs.recorder import samples
+from vcc.engine.graphs.recorder.capture import PLACEMENTS
+from vcc.engine.graphs.recorder.plan import IO, WORKSPACE, Descriptor, Recording, Slot, placed
+from vcc.engine.graphs.recorder.process import prove
+from vcc.engine.graphs.recorder.tables import Tables, tables_of
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.types import RegionKind, Role
+
+ONLY = Descriptor(1, 1, False)
+WIDTH = 64
+USED = [256, 0, 512, 4096]
+
+
+def recording() -> Recording:
+    io = (
+        Slot("x", Role.INPUT, "float32", (WIDTH,)),
+        Slot("output", Role.OUTPUT, "float32", (WIDTH,)),
+    )
+    weights = (Slot("w", Role.CONSTANT, "float32", (WIDTH,)),)
+    return Recording(placed(weights), (), placed(io), (ONLY,))
+
+
+def copies(bases: tuple[int, ...], through: int = 0) -> dict[str, Any]:
+    """x goes to the workspace, and from there to the output."""
+    io, space = bases[IO], bases[WORKSPACE] + through
+
+    def copy(source: int, target: int) -> dict[str, Any]:
+        plain = {"bytes": 4 * WIDTH, "source_memory": 2, "target_memory": 2, "plain": 1}
+        return {"kind": "memcpy", "source": source, "target": target} | plain
+
+    nodes = [copy(io, space), copy(space, io + 256)]
+    return {"nodes": nodes, "edges": [[0, 1, 0, 0, 0]]}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
+    made = []
+    for name, placement in (("first", "first"), ("second", "second"), ("again", "first")):
+        folder = tmp_path / name
+        (folder / "cubin").mkdir(parents=True)
+        bases = PLACEMENTS[placement]
+        (folder / f"{ONLY.file}.json").write_text(json.dumps(copies(bases)))
+        (folder / "report.json").write_text(json.dumps({"used": USED, "bases": bases}))
+        made.append(folder)
+    first = made[0]
+    batch = samples.batch(recording(), ONLY)
+    (first / f"{ONLY.file}.out").write_bytes(batch["x"].tobytes())
+    (first / "recording.json").write_text(recording().text())
+    (first / "constant").mkdir()
+    from vcc.engine.graphs.recorder.check_process import digest_of
+
+    (first / "constant" / digest_of("w")).write_bytes(bytes(4 * WIDTH))
+    return made[0], made[1], made[2]
+
+
+@pytest.fixture
+def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library("vcc_abi") is None:
+        pytest.skip("built without a compiler")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def test_placements_are_apart_and_odd() -> None:
+    first, second = PLACEMENTS["first"], PLACEMENTS["second"]
+    for bases in (first, second):
+        assert all(base % (2 << 20) == 0 and base < 1 << 47 for base in bases)
+        gaps = [b - a for a, b in pairwise(bases)]
+        assert min(gaps) > 256 << 30
+    assert len({a - b for a, b in zip(first, second, strict=True)}) == 4, "regions move apart"
+
+
+def test_a_table_has_the_regions_tensors_and_sizes_of_its_step(
+    folders: tuple[Path, Path, Path],
+) -> None:
+    tables = tables_of(recording(), folders)
+    table = decode(tables.blobs[ONLY.blob])
+    assert [region.kind for region in table.regions] == [
+        *(RegionKind.WEIGHTS, RegionKind.KV_CACHE, RegionKind.IO, RegionKind.WORKSPACE)
+    ]
+    assert [region.size for region in table.regions] == USED
+    assert {one.name: (one.role, one.region, one.offset) for one in table.tensors} == {
+        "w": (Role.CONSTANT, 0, 0),
+        "x": (Role.INPUT, 2, 0),
+        "output": (Role.OUTPUT, 2, 256),
+    }
+    assert {one.name: (one.low, one.high) for one in table.symbols} == {
+        "T": (1, 1),
+        "B": (1, 1),
+        "K": (1, 1),
+    }
+    assert tables.info["recorded"][0]["pointers"] == 4
+
+
+def test_a_right_recording_passes_in_a_process_without_torch(
+    folders: tuple[Path, Path, Path], doubles: None
+) -> None:
+    tables = tables_of(recording(), folders)
+    found = prove(recording(), tables, folders[0])
+    assert found["wrong"] == []
+    assert found["torch"] is False
+
+
+def test_an_output_that_differs_is_refused_by_descriptor(
+    folders: tuple[Path, Path, Path], doubles: None
+) -> None:
+    (folders[0] / f"{ONLY.file}.out").write_bytes(bytes(4 * WIDTH))
+    tables = tables_of(recording(), folders)
+    with pytest.raises(GraphError, match=r"1\.1\.0: \d+ of 256 bytes differ"):
+        prove(recording(), tables, folders[0])
+
+
+def test_a_model_that_reads_what_it_did_not_write_is_found(
+    folders: tuple[Path, Path, Path], doubles: None
+) -> None:
+    """In the captured process the memory happened to hold the right values; here it is poison."""
+    for folder, placement in zip(folders, ("first", "second", "first"), strict=True):
+        graph = copies(PLACEMENTS[placement])
+        graph = {"nodes": graph["nodes"][1:], "edges": []}
+        (folder / f"{ONLY.file}.json").write_text(json.dumps(graph))
+    with pytest.raises(GraphError, match="bytes differ"):
+        prove(recording(), tables_of(recording(), folders), folders[0])
+
+
+def test_captures_that_place_things_differently_are_refused(
+    folders: tuple[Path, Path, Path],
+) -> None:
+    graph = copies(PLACEMENTS["second"], through=512)
+    (folders[1] / f"{ONLY.file}.json").write_text(json.dumps(graph))
+    with pytest.raises(GraphError, match="node 0"):
+        tables_of(recording(), folders)
+
+
+def test_a_checker_that_dies_is_an_error(
+    folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    tables = Tables({ONLY.blob: b""}, {})
+    with pytest.raises(GraphError, match="could not be checked"):
+        prove(recording(), tables, folders[0])
