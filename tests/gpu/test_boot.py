@@ -96,7 +96,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with the demo for this device."""
     store = tmp_path_factory.mktemp("boot") / "store"
     done = vcc("compile", "demo", "--mode", "full", *LIMITS, *TARGET, store=store)
-    assert done.code == 0, done.err[-4000:]
+    assert done.code == 0, done.text[-4000:]
     return store
 
 
@@ -112,7 +112,7 @@ def run(store: Path, *more: object, model: object = "demo", **environment: str) 
 
 def test_a_boot_imports_nothing_heavy_and_stays_small(shelf: Path) -> None:
     done = python("-c", MEASURED, "run", "demo", *RUN[1:], VCC_CACHE_DIR=str(shelf))
-    assert done.code == 0, done.err[-4000:]
+    assert done.code == 0, done.text[-4000:]
     measured = json.loads(done.err.strip().splitlines()[-1])
     assert measured["heavy"] == []
     assert measured["peak"] < 300e6 + RING
@@ -138,15 +138,15 @@ def test_an_artifact_of_another_architecture_is_not_taken(tmp_path: Path) -> Non
     assert vcc("compile", "demo", *words, store=place).code == 0
     done = vcc("run", "demo", *words, "--require-warm", *PROMPT, store=place)
     assert done.code in (1, 3)
-    assert "sm_80" in done.err
+    assert "sm_80" in done.text
 
 
 def test_too_little_memory_is_told_in_bytes(shelf: Path) -> None:
     with hog(leave=300 << 20):
         done = run(shelf)
-    assert done.code == 3, done.err[-2000:]
-    assert "memory" in done.err.lower()
-    assert "Traceback" not in done.err
+    assert done.code == 3, done.text[-2000:]
+    assert "memory" in done.text.lower()
+    assert "Traceback" not in done.text
     assert run(shelf).code == 0
 
 
@@ -163,18 +163,18 @@ def hog(leave: int) -> Iterator[None]:
 def test_no_visible_device_is_told(shelf: Path) -> None:
     done = run(shelf, CUDA_VISIBLE_DEVICES="")
     assert done.code in (1, 3)
-    assert "CUDA" in done.err
-    assert "Traceback" not in done.err
+    assert "CUDA" in done.text
+    assert "Traceback" not in done.text
 
 
 def test_a_missing_driver_is_told(shelf: Path) -> None:
     done = run(shelf, VCC_LIBCUDA="/nowhere/libcuda.so.1")
     assert done.code in (1, 3)
-    assert "/nowhere/libcuda.so.1" in done.err
+    assert "/nowhere/libcuda.so.1" in done.text
 
 
 def test_weights_that_lack_a_tensor_are_refused_by_name(shelf: Path, tmp_path: Path) -> None:
-    from safetensors.numpy import load_file, save_file
+    from safetensors.torch import load_file, save_file
 
     place = Path(shutil.copytree(DEMO, tmp_path / "model"))
     file = place / "model.safetensors"
@@ -183,7 +183,7 @@ def test_weights_that_lack_a_tensor_are_refused_by_name(shelf: Path, tmp_path: P
     save_file(tensors, file)
     done = run(shelf, model=place)
     assert done.code == 2
-    assert "model.layers.1.mlp.up_proj.weight" in done.err
+    assert "model.layers.1.mlp.up_proj.weight" in done.text
 
 
 def test_weights_that_are_cut_short_are_refused(shelf: Path, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_weights_that_are_cut_short_are_refused(shelf: Path, tmp_path: Path) -> 
         stream.truncate(file.stat().st_size // 2)
     done = run(shelf, model=place)
     assert done.code == 2
-    assert "model.safetensors" in done.err
+    assert "model.safetensors" in done.text
 
 
 def test_a_damaged_cubin_is_never_loaded(store: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_damaged_cubin_is_never_loaded(store: Path) -> None:
         file.chmod(0o600)
         file.write_bytes(data)
     done = run(store)
-    assert done.code == 7, done.err[-2000:]
+    assert done.code == 7, done.text[-2000:]
 
 
 def test_a_prompt_beyond_the_declared_length_is_refused(shelf: Path, tmp_path: Path) -> None:
@@ -213,16 +213,16 @@ def test_a_prompt_beyond_the_declared_length_is_refused(shelf: Path, tmp_path: P
     words = ("run", "demo", *LIMITS, *TARGET, "--require-warm", "--prompts", tmp_path / "long.json")
     done = vcc(*words, store=shelf)
     assert done.code == 2
-    assert "512" in done.err
+    assert "512" in done.text
 
 
 def test_a_forked_child_is_refused_and_its_parent_goes_on(shelf: Path) -> None:
     done = python("-c", SESSION + FORKED, shelf)
-    assert done.code == 3, done.err[-2000:]
+    assert done.code == 3, done.text[-2000:]
     assert "fork" in done.out
     assert done.out.strip().endswith("True")
 
 
 def test_two_models_live_in_one_process(shelf: Path) -> None:
     done = python("-c", SESSION + TWO, shelf)
-    assert done.code == 0, done.err[-2000:]
+    assert done.code == 0, done.text[-2000:]

@@ -26,6 +26,11 @@ class Done:
     err: str
 
     @property
+    def text(self) -> str:
+        """Both streams: with `--json` an error is on the first."""
+        return self.out + self.err
+
+    @property
     def json(self) -> Any:
         """The object it printed, as a whole or as its last line."""
         try:
