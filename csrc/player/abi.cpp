@@ -38,6 +38,14 @@ int32_t vcc_player_create(uint64_t arena, const void* table, uint64_t size, uint
   });
 }
 
+int32_t vcc_player_create_beside(uint64_t first, const void* table, uint64_t size,
+                                 uint64_t* player) {
+  return guarded([&] {
+    const auto bytes = array<std::byte>(table, size);
+    *player = players().add(std::make_shared<Player>(players().get(first), bytes));
+  });
+}
+
 int32_t vcc_player_close(uint64_t player) {
   return guarded([&] { players().remove(player); });
 }

@@ -106,7 +106,7 @@ std::string Player::stats() {
       {"plain_launches", times_.plain_launches},
       {"prepared", times_.prepared},
       {"kept_bytes", kept_bytes_},
-      {"modules", modules_.modules()},
+      {"modules", modules_->modules()},
   };
   for (const auto& [name, value] : numbers) json.name(name).number(value);
   return json.close('}').take();

@@ -1,5 +1,7 @@
 #include "player/player.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -59,7 +61,23 @@ Player::Player(std::shared_ptr<Arena> arena, std::span<const std::byte> bytes)
     : arena_(std::move(arena)),
       device_(arena_, &arena_->device()),
       table_(Table(bytes)),
+      modules_(std::make_shared<Modules>()),
       gemms_(table_.records()) {
+  open();
+}
+
+Player::Player(std::shared_ptr<Player> first, std::span<const std::byte> bytes)
+    : first_(std::move(first)),
+      arena_(first_->arena_),
+      device_(first_->device_),
+      table_(Table(bytes)),
+      modules_(first_->modules_),
+      gemms_(table_.records()) {
+  first_->must_be_placed("a table beside another comes after that one is placed");
+  open();
+}
+
+void Player::open() {
   for (const auto& region : table_.regions()) {
     if (region.kind > table::RegionKind::kScratch) {
       throw Error(Code::kIntegrity, "the table cannot be played as a step",
@@ -78,13 +96,17 @@ Player::Player(std::shared_ptr<Arena> arena, std::span<const std::byte> bytes)
 }
 
 Player::~Player() {
+  // In a forked child the driver may not be called: what is left goes with the process.
+  if (getpid() != process_) {
+    abandon();
+    return;
+  }
   try {
     device_->use();
-    driver().cuStreamSynchronize(stream_);
   } catch (const Error&) {
-    // Lost, or a forked child: the driver may not be called, what is left goes with the process.
-    if (!device_->lost()) return;
+    // A lost device takes back what it still can.
   }
+  driver().cuStreamSynchronize(stream_);
   graphs_.reset();
   recent_.clear();
   inputs_.reset();
@@ -93,18 +115,30 @@ Player::~Player() {
   release_memory();
 }
 
+// Owners of driver objects that must not be destroyed.
+void Player::abandon() noexcept {
+  (void)graphs_.release();
+  (void)inputs_.release();
+  new std::list<std::pair<Key, Prepared>>(std::move(recent_));
+  new std::shared_ptr<Modules>(modules_);
+  for (Pinned* pinned : {&ring_, &logits_, &active_}) new Pinned(std::move(*pinned));
+}
+
 void Player::release_memory() noexcept {
   const auto quietly = [](auto&& body) {
-    try {
-      body();
-    } catch (const std::exception&) {
-      // Nothing can be done about memory that the device does not take back.
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      try {
+        return body();
+      } catch (const std::exception&) {
+        // Nothing more can be done about memory that the device does not take back.
+      }
     }
   };
   for (const CUdeviceptr address : std::exchange(allocated_, {})) {
     quietly([&] { arena_->free(address); });
   }
-  if (cache_ != 0) quietly([&] { arena_->free_range(std::exchange(cache_, 0)); });
+  if (cache_ != 0) quietly([&] { arena_->free_range(cache_); });
+  cache_ = 0;
 }
 
 void Player::enter() {
@@ -121,7 +155,7 @@ void Player::add_cubin(std::string_view digest, std::span<const uint8_t> cubin) 
   const Hold hold(*this);
   const Timer timer(times_.modules);
   device_->use();
-  modules_.add(digest, cubin);
+  modules_->add(digest, cubin);
 }
 
 void Player::add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> bytes) {
@@ -147,7 +181,7 @@ void Player::add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> 
                   "it holds a matrix product itself");
     }
   }
-  stored->shapes = shapes_of(entry, modules_);
+  stored->shapes = shapes_of(entry, *modules_);
   gemms_.add(shape, rows, std::move(stored));
 }
 
@@ -178,11 +212,15 @@ void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring
   VCC_EXPECT(expander_ == nullptr, "a player is placed once");
   VCC_EXPECT(slots > 0 && ring > 0 && mapped >= 0 && mapped <= blocks, "counts of place");
   device_->use();
-  shapes_ = shapes_of(table_.records(), modules_);
+  shapes_ = shapes_of(table_.records(), *modules_);
   blocks_ = blocks;
   auto expander = std::make_unique<Expander>(table_, shapes_, places_, gemms_, blocks);
   try {
-    place_regions(*expander, mapped);
+    if (first_ != nullptr) {
+      share_regions(*expander);
+    } else {
+      place_regions(*expander, mapped);
+    }
     auto inputs = std::make_unique<InputRing>(table_, *expander, places_, slots);
     if (const Input* token = inputs->find("token"); token != nullptr) {
       ring_ = Pinned(uint64_t{ring} * token->bytes);
@@ -226,6 +264,22 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
     places_.push_back({allocated_.back(), gemms_.workspace()});
   }
   map_caches(mapped);
+}
+
+void Player::share_regions(const Expander& expander) {
+  const auto regions = table_.regions();
+  VCC_EXPECT(blocks_ == first_->blocks_, "tables of one memory have the same KV blocks");
+  for (size_t i = 0; i < regions.size(); ++i) {
+    const auto other = first_->table_.regions();
+    const bool fits = i < other.size() && other[i].kind == regions[i].kind &&
+                      region_bytes(regions[i], expander.largest()) <= first_->places_[i].bytes;
+    if (!fits) {
+      throw Error(Code::kIntegrity, "a recorded table does not fit the memory of the others",
+                  "region " + std::to_string(i) + " is another or larger");
+    }
+    places_.push_back(first_->places_[i]);
+  }
+  mapped_ = first_->mapped_;
 }
 
 void Player::map_blocks(int64_t mapped) {

@@ -5,6 +5,8 @@
 // and add_gemm, place, build, then steps.
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -77,6 +79,10 @@ struct PlayerTimes {
 class Player {
  public:
   Player(std::shared_ptr<Arena> arena, std::span<const std::byte> table);
+  // Another table over the memory and modules of a player that is placed: the graphs of a
+  // recording, of which one runs at a time. Its regions are no larger; streams and input slots are
+  // its own.
+  Player(std::shared_ptr<Player> first, std::span<const std::byte> table);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -127,9 +133,12 @@ class Player {
   void enter();
   void must_be_placed(const char* task) const;
   uint64_t region_bytes(const table::Region& region, const std::vector<int64_t>& values) const;
+  void open();
   void place_regions(const Expander& expander, int64_t mapped);
+  void share_regions(const Expander& expander);
   void map_caches(int64_t mapped);
   void release_memory() noexcept;
+  void abandon() noexcept;
   const Prepared& prepared(Mode mode, const Step& step);
   void add_piecewise(Prepared& made, const Step& step) const;
   bool add_full(Prepared& made, const Step& step) const;
@@ -140,10 +149,12 @@ class Player {
   int32_t* ring_row(uint32_t step) const;
   uint64_t address_of(const table::Tensor& tensor, const std::vector<int64_t>& values) const;
 
+  pid_t process_ = getpid();
+  std::shared_ptr<Player> first_;  // whose memory and modules these are, or null
   std::shared_ptr<Arena> arena_;
   std::shared_ptr<Device> device_;
   Table table_;
-  Modules modules_;
+  std::shared_ptr<Modules> modules_;
   std::vector<Shape> shapes_;
   Gemms gemms_;
   std::vector<Place> places_;
