@@ -1,0 +1,67 @@
+"""A PlayerRunner over the toy step on the libcuda double."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from support.fake_cuda.fixtures import RawArena
+from support.step_tables import BLOCK, BLOCKS_EACH, CUBIN, DIGEST, SEQS, TOKENS, VOCAB, toy_step
+from vcc.engine.config.modes import GraphMode
+from vcc.engine.runtime.batch import BatchBuilder, Chunk, StepBatch, StepLimits
+from vcc.engine.runtime.dispatch import Dispatcher
+from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.kv import BlockPool, BlockTable
+from vcc.engine.runtime.player.device import Device
+from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.runtime.player.layout import Layout
+from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
+from vcc.engine.runtime.player.shapes import StepShapes
+
+BLOCKS = 32
+
+
+def limits(blocks: int = BLOCKS) -> StepLimits:
+    return StepLimits(TOKENS, SEQS, BLOCK, blocks, BLOCKS_EACH, BLOCK * BLOCKS_EACH, VOCAB)
+
+
+@contextmanager
+def running(
+    arena: RawArena,
+    mode: GraphMode,
+    sizes: Sequence[int] = (1, 2, 4, 8),
+    *,
+    layers: int = 2,
+    blocks: int = BLOCKS,
+    ring: int = 16,
+) -> Iterator[PlayerRunner]:
+    """A runner with all its graphs."""
+    handle = PlayerHandle(arena.handle, toy_step(layers=layers).data)
+    handle.add_cubin(DIGEST, CUBIN)
+    handle.place(blocks, blocks, 3, ring)
+    layout = Layout.read(handle.describe())
+    shapes = StepShapes(Dispatcher.build(mode, sizes, max_seqs=SEQS), SEQS, layout.samples)
+    handle.build(*shapes.graphs(1), 1)
+    device = Device(arena.device, 0, "double", "sm_90", 13000, 1 << 30)
+    count = shapes.count(layout.segments[0])
+    runner = PlayerRunner(
+        PlayerParts(device, handle, layout, limits(blocks), shapes, GraphStat(), arena, count)
+    )
+    runner.wait_graphs()
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def batch(*lengths: int, start: int = 0) -> StepBatch:
+    """A step of sequences with so many tokens each, from position `start` on."""
+    import numpy as np
+
+    pool = BlockPool(BLOCKS, BLOCK)
+    chunks = []
+    for length in lengths:
+        table = BlockTable(pool, BLOCKS_EACH)
+        table.append(start + length)
+        chunks.append(Chunk(np.arange(1, length + 1, dtype=np.int32), start, table))
+    return BatchBuilder(limits()).build(chunks)
