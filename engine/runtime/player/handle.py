@@ -17,6 +17,7 @@ from vcc.engine.runtime.kv import Int32Array
 C = functions(
     {
         "vcc_player_create": "ptr bytes u64 -> ptr",
+        "vcc_player_create_beside": "ptr bytes u64 -> ptr",
         "vcc_player_close": "ptr",
         "vcc_player_add_cubin": "ptr str bytes u64",
         "vcc_player_add_gemm": "ptr i64 u32 u32 u32 u32 bytes u64",
@@ -127,6 +128,15 @@ class PlayerHandle:
 
     def __init__(self, arena: int, table: bytes) -> None:
         self._handle = C.vcc_player_create(arena, table, len(table))
+
+    def beside(self, table: bytes) -> PlayerHandle:
+        """A player of another table over this one's memory and modules; this one is placed.
+
+        For recorded tables, of which each is one size: place it with the same numbers.
+        """
+        made = object.__new__(PlayerHandle)
+        made._handle = C.vcc_player_create_beside(self._handle, table, len(table))
+        return made
 
     def close(self) -> None:
         """Give memory, graphs and modules back; nothing else may be called afterwards."""

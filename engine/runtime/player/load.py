@@ -18,6 +18,7 @@ from vcc.engine.runtime.player.gemms import add_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.memory import choose_blocks
+from vcc.engine.runtime.player.recorded import RecordedRunner
 from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.player.weight_plan import Home
@@ -33,7 +34,7 @@ THREADS = 2
 """Input slots, rows of decode tokens, and threads that build graphs behind the first one."""
 
 
-def load_player(boot: Boot) -> PlayerRunner:
+def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
     """A runner over the artifact's node table.
 
     Raises:
@@ -45,6 +46,10 @@ def load_player(boot: Boot) -> PlayerRunner:
     with boot.ledger.phase("context"):
         device = open_device()
         check_device(device, boot.loaded.manifest.host_rules)
+    if TABLE not in boot.loaded.manifest.blobs:
+        from vcc.engine.runtime.player.load_recorded import load_recorded
+
+        return load_recorded(boot, device)
     with boot.ledger.phase("verify"):
         blobs = _blobs(boot)
     with boot.ledger.phase("modules"):
@@ -69,7 +74,7 @@ def _placed(
         handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
         layout = Layout.read(handle.describe())
     with boot.ledger.phase("weights"):
-        filling = _Filling(lambda: _fill(boot, device, layout, blobs))
+        filling = _Filling(lambda: fill_weights(boot, device, layout, blobs))
     shapes = StepShapes(
         dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs),
         boot.settings.max_seqs,
@@ -127,9 +132,15 @@ def _blobs(boot: Boot) -> dict[str, bytes]:
     return boot.loaded.read_all(wanted)
 
 
-def _fill(
+def fill_weights(
     boot: Boot, device: Device, layout: Layout, blobs: Mapping[str, bytes]
 ) -> upload.WeightReport:
+    """Copy the checkpoint's weights and the artifact's constants to where a player has them.
+
+    Raises:
+        ModelError: the checkpoint does not fit the artifact.
+        IntegrityError: a constant is missing.
+    """
     base, size = layout.weights
     homes = [
         Home(one.target, one.dtype, one.shape, one.address - base, one.role == "constant")

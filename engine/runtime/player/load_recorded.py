@@ -1,0 +1,80 @@
+"""load_recorded: from a recorded GPU artifact and a checkpoint to a runner, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vcc.cache.errors import IntegrityError
+from vcc.engine.arena import Arena
+from vcc.engine.runtime.batch import StepLimits
+from vcc.engine.runtime.dispatch import dispatcher_of
+from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.player.device import Device
+from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.runtime.player.load import CONSTANT, CUBIN, fill_weights
+from vcc.engine.runtime.player.recorded import (
+    PREFIX,
+    Recorded,
+    RecordedRunner,
+    largest_first,
+    place,
+)
+from vcc.engine.runtime.settings import Boot
+
+
+def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
+    """A runner over the artifact's recorded tables.
+
+    Raises:
+        Damaged, IntegrityError: a blob or a table is not what was published.
+        DeviceError: too little memory.
+        ModelError: the weights do not fit.
+    """
+    with boot.ledger.phase("verify"):
+        names = boot.loaded.manifest.blobs
+        wanted = [name for name in names if name.startswith((PREFIX, CUBIN, CONSTANT))]
+        blobs = boot.loaded.read_all(wanted)
+        tables = {Recorded.parse(n): d for n, d in blobs.items() if n.startswith(PREFIX)}
+        if not tables:
+            raise IntegrityError("the artifact has no node table", "it records no step either")
+        _check_cubins(boot)
+    with boot.ledger.phase("modules"):
+        arena = Arena(device.ordinal)
+        first = PlayerHandle(arena.handle, tables[largest_first(tables)[0]])
+        for name, data in blobs.items():
+            if name.startswith(CUBIN):
+                first.add_cubin(name.removeprefix(CUBIN), data)
+    limits = _limits(boot, tables)
+    with boot.ledger.phase("graphs"):
+        steps = place(first, tables, limits.num_blocks, limits)
+        boot.counters.add("restores", len(steps))
+    with boot.ledger.phase("weights"):
+        filled = fill_weights(boot, device, steps[0].layout, blobs)
+        boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
+    dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
+    return RecordedRunner(steps, dispatcher, limits, GraphStat(), arena)
+
+
+def _check_cubins(boot: Boot) -> None:
+    for name, ref in boot.loaded.manifest.blobs.items():
+        if name.startswith(CUBIN) and ref.digest.hex != name.removeprefix(CUBIN):
+            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
+
+
+def _limits(boot: Boot, tables: Mapping[Recorded, bytes]) -> StepLimits:
+    """Of the recorded steps; kernels have the number of KV blocks inside."""
+    from vcc.engine.graphs.table.decode import decode
+
+    table = decode(tables[largest_first(tables)[0]])
+    (blocks,) = (symbol.high for symbol in table.symbols if symbol.name == "K")
+    (vocab,) = (int(one.shape[-1]) for one in table.tensors if one.name == "logits")
+    settings = boot.settings
+    return StepLimits(
+        max_tokens=max(one.tokens for one in tables),
+        max_seqs=max(one.seqs for one in tables),
+        block_size=settings.block_size,
+        num_blocks=blocks,
+        max_blocks_per_seq=settings.max_blocks_per_seq,
+        max_model_len=settings.model.max_model_len or 1,
+        vocab=vocab,
+    )

@@ -1,0 +1,202 @@
+"""Recorded artifacts on the player: a node table for each declared step, over one memory.
+
+Where a planned artifact has one table for all sizes, a recorded one has a graph a descriptor and
+nothing else: a step is padded to one of them, and a larger one is refused. The scheduler keeps
+steps within the largest, so prompts of any length are read in chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.cache.errors import GraphError, IntegrityError
+from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.native import memory_at
+from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.dispatch import Dispatcher
+from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.inputs import StepInputs
+from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, PlayerHandle, Read, Shape
+from vcc.engine.runtime.player.layout import NUMPY, Layout
+from vcc.engine.runtime.turn import Turn
+from vcc.engine.runtime.wrapper import CaptureGate
+
+PREFIX = "table/recorded."
+SLOTS, RING, THREADS = 2, 1, 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Recorded:
+    """A recorded step: rows, sequences, one row a sequence."""
+
+    tokens: int
+    seqs: int
+    uniform: bool
+
+    @classmethod
+    def parse(cls, name: str) -> Recorded:
+        """From the name of a blob.
+
+        Raises:
+            IntegrityError: it names no step.
+        """
+        parts = name.removeprefix(PREFIX).split(".")
+        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+            raise IntegrityError(f"blob {name[:60]} names no recorded step")
+        tokens, seqs, uniform = map(int, parts)
+        return cls(tokens, seqs, bool(uniform))
+
+    @property
+    def shape(self) -> Shape:
+        """As the player sees it."""
+        parts = Parts.UNIFORM if self.uniform else Parts.NONE
+        return Shape(Mode.FULL, self.tokens, self.seqs, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A recorded step with its player, where its tensors lie, and writers of its input slots."""
+
+    recorded: Recorded
+    handle: PlayerHandle
+    layout: Layout
+    inputs: tuple[StepInputs, ...]
+
+
+def largest_first(tables: Mapping[Recorded, bytes]) -> list[Recorded]:
+    """The order of making players: the first one's memory serves all."""
+    return sorted(tables, reverse=True)
+
+
+def place(
+    first: PlayerHandle, tables: Mapping[Recorded, bytes], blocks: int, limits: StepLimits
+) -> tuple[RecordedStep, ...]:
+    """Place the first player and every other beside it, and build all graphs.
+
+    Args:
+        first: made from the table of `largest_first(tables)[0]`, with all cubins.
+        tables: every recorded table.
+        blocks: KV blocks; recorded kernels have their number inside.
+        limits: of a step.
+
+    Raises:
+        IntegrityError: tables of different memory.
+        DeviceError: out of memory.
+    """
+    steps = []
+    for index, recorded in enumerate(largest_first(tables)):
+        handle = first if index == 0 else first.beside(tables[recorded])
+        handle.place(blocks, blocks, SLOTS, RING)
+        layout = Layout.read(handle.describe())
+        writers = tuple(
+            StepInputs(_Slot(layout, slot), _sized(limits, recorded))
+            for slot in range(len(layout.slots))
+        )
+        handle.build([recorded.shape], 1, THREADS)
+        steps.append(RecordedStep(recorded, handle, layout, writers))
+    return tuple(steps)
+
+
+class RecordedRunner:
+    """A decoder's steps as recorded graphs; a `StepRunner`.
+
+    Attributes:
+        limits: of a step; rows are those of the largest recorded one.
+        stat: how steps were dispatched.
+        mode: the graph mode that was asked for.
+        arena: the memory: `sleep`, `wake`, `discard`.
+    """
+
+    samples = False
+    """Recorded steps end with logits."""
+
+    def __init__(
+        self,
+        steps: Sequence[RecordedStep],
+        dispatcher: Dispatcher,
+        limits: StepLimits,
+        stat: GraphStat,
+        arena: Any,
+    ) -> None:
+        self.limits, self.stat, self.mode, self.arena = limits, stat, dispatcher.mode, arena
+        self._steps = {step.recorded: step for step in steps}
+        self._dispatcher, self._turn, self._replays = dispatcher, Turn(), 0
+        self._logits = next(iter(self._steps.values())).layout.tensor("logits")
+
+    @property
+    def gate(self) -> CaptureGate:
+        """How many graphs there are, and how often one ran."""
+        return CaptureGate(open=False, captures=len(self._steps), replays=self._replays)
+
+    def capture_all(self) -> None:
+        """Nothing: every graph is there."""
+
+    def step(self, batch: StepBatch) -> npt.NDArray[np.floating[Any]]:
+        """Run one step.
+
+        Returns:
+            Logits [B, vocab] of the batch's sequences, valid until the next step; fp32 for bf16.
+
+        Raises:
+            GraphError: no recorded step is large enough.
+            UsageError: an index in the batch is out of bounds, or another step is under way.
+        """
+        with self._turn.taken():
+            decision = self._dispatcher.dispatch(batch.tokens, batch.uniform)
+            step = self._fitting(batch)
+            shape, slot = step.recorded.shape, step.handle.slot()
+            step.inputs[slot].write(batch, shape.tokens, shape.seqs)
+            address = step.handle.step(shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
+            self._replays += 1
+            self.stat.record(batch.tokens, decision, batch.seqs)
+            return self._as_numpy(address, batch.seqs)
+
+    def close(self) -> None:
+        """Give all device memory back."""
+        for recorded in sorted(self._steps):  # the largest, whose memory it is, last
+            self._steps[recorded].handle.close()
+
+    def _fitting(self, batch: StepBatch) -> RecordedStep:
+        fit = [
+            recorded
+            for recorded in self._steps
+            if batch.tokens <= recorded.tokens
+            and batch.seqs <= recorded.seqs
+            and (batch.uniform or not recorded.uniform)
+        ]
+        if not fit:
+            raise GraphError(
+                f"no recorded step holds {batch.tokens} rows of {batch.seqs} sequences",
+                f"recorded are {', '.join(f'{r.tokens}x{r.seqs}' for r in sorted(self._steps))}",
+                "record larger ones (--shapes), or compile with --compile vcc, which has all sizes",
+            )
+        return self._steps[min(fit, key=lambda one: (one.tokens, not one.uniform, one.seqs))]
+
+    def _as_numpy(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
+        width, dtype = self._logits.shape[1], self._logits.dtype
+        data = memory_at(address, rows * width * DTYPES[dtype])
+        if dtype == "bfloat16":
+            halves = np.frombuffer(data, np.uint16).astype(np.uint32)
+            return (halves << 16).view(np.float32).reshape(rows, width)
+        return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
+
+
+def _sized(limits: StepLimits, recorded: Recorded) -> StepLimits:
+    return replace(limits, max_tokens=recorded.tokens, max_seqs=recorded.seqs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """An input slot as `StepInputs` sees it."""
+
+    layout: Layout
+    index: int
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """An input's memory, flat."""
+        return self.layout.array(self.index, name)
