@@ -23,12 +23,10 @@ from vcc.cache.errors import (
 from vcc.cache.loaded import Loaded
 from vcc.engine.events import Events
 from vcc.engine.tune.index import Measured, SelfTest
-from vcc.engine.tune.job import Answer, Job
+from vcc.engine.tune.job import HELPER, Answer, Job
 from vcc.engine.tune.shapes import GemmShape, Gpu
 from vcc.engine.tune.store import GemmStore
 from vcc.engine.tune.wanted import Products, products_of, rows_of, step_tables
-
-HELPER = "vcc.engine.tune.helper"
 
 _ERRORS: dict[int, type[VccError]] = {
     int(kind.exit): kind
@@ -119,26 +117,6 @@ def record_apart(job: Job) -> Answer:
         error = found["error"]
         raise _ERRORS.get(error["exit"], VccError)(error["what"], error["why"], error["hint"])
     return Answer.of_dict(found)
-
-
-def start_helper(job: Job) -> bool:
-    """Record beside this process, which does not wait; whether there was anything to do.
-
-    For the first boot on a site: the next boot finds the products. The process outlives this one.
-    """
-    if not job.shapes:
-        return False
-    with tempfile.TemporaryFile() as asked:
-        asked.write(job.text().encode())
-        asked.seek(0)
-        subprocess.Popen(
-            [sys.executable, "-m", HELPER],
-            stdin=asked,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return True
 
 
 def _recorded(

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from vcc.engine.tune.index import SelfTest
-from vcc.engine.tune.record import Refused
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.shapes import GemmShape, Gpu, Refused
+
+HELPER = "vcc.engine.tune.helper"
+"""The module that does a job."""
 
 
 @dataclass(frozen=True, slots=True)

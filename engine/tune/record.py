@@ -18,7 +18,7 @@ from vcc.engine.graphs.recorder.words import Move
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind
-from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.shapes import GemmShape, Refused
 from vcc.engine.tune.store import GemmEntry
 
 A, W, C, D, WORKSPACE = range(5)
@@ -32,14 +32,6 @@ PATTERNS = (0xA5, 0x5A, 0x3C)
 """What dead memory is filled with before each of the three recordings."""
 
 SEGMENT = "gemm"
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A product that cannot be stored, and why."""
-
-    shape: GemmShape
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

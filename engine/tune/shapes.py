@@ -28,6 +28,14 @@ class GemmShape:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """A product that cannot be stored, and why."""
+
+    shape: GemmShape
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """A model of GPU: what an algorithm choice of cuBLASLt depends on."""
 

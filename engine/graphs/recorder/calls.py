@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from vcc.cache.digest import Digest
 from vcc.engine.config.environment import read_environment
 from vcc.engine.graphs.recorder.draft import Draft, read_draft
-from vcc.engine.graphs.recorder.libraries import CUBLASLT, CUPTI, candidates
 from vcc.engine.graphs.table.layout import DTYPE_NAMES
 from vcc.engine.native import functions
+from vcc.engine.tune.libraries import CUBLASLT, CUPTI, candidates
 from vcc.engine.tune.shapes import GemmShape
 
 _native = functions(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vcc.engine.graphs.recorder.libraries import CUPTI, candidates
+from vcc.engine.tune.libraries import CUPTI, candidates
 
 
 def made(path: Path) -> str:

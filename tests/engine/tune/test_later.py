@@ -1,0 +1,61 @@
+"""What the first boot on a site has recorded beside it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from support.fake_libraries import environment
+
+from vcc.engine import native
+from vcc.engine.tune import later
+from vcc.engine.tune.index import SelfTest
+from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.store import GemmEntry, GemmStore
+
+H200 = Gpu("NVIDIA H200", 90, 132)
+ONE, OTHER = GemmShape(1, 64, 32, "bfloat16"), GemmShape(8, 64, 32, "bfloat16")
+
+
+@pytest.fixture
+def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library("vcc_abi") is None:
+        pytest.skip("built without a compiler")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
+def test_only_what_the_store_lacks_is_recorded(tmp_path: Path, doubles: None) -> None:
+    store = GemmStore(tmp_path)
+    store.publish_products(H200, 130100, [GemmEntry(ONE, b"t", {})], SelfTest(True, 1))
+    assert later.missing(store, H200, [ONE, OTHER]) == ((OTHER,), "")
+    assert later.missing(store, H200, [ONE]) == ((), "all products are stored")
+
+
+def test_after_a_failed_self_test_nothing_is_tried_again(tmp_path: Path, doubles: None) -> None:
+    store = GemmStore(tmp_path)
+    store.publish_products(H200, 130100, [], SelfTest(False, 1, "1x64x32: 3 bytes differ"))
+    shapes, why = later.missing(store, H200, [ONE])
+    assert shapes == ()
+    assert "3 bytes differ" in why
+
+
+def test_without_the_libraries_nothing_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(later, "candidates", lambda names: ("libnothing.so",))
+    shapes, why = later.missing(GemmStore(tmp_path), H200, [ONE])
+    assert shapes == ()
+    assert why == "CUPTI is not on this machine"
+
+
+def test_a_started_recording_fills_the_store(tmp_path: Path, doubles: None) -> None:
+    store = GemmStore(tmp_path / "store")
+    later.start(store.root, [], 0)
+    later.start(store.root, [ONE, OTHER], 0)
+    deadline = time.monotonic() + 60
+    while not store.gpus() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (gpu,) = store.gpus()
+    assert store.known(gpu) == {ONE, OTHER}
