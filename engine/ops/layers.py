@@ -92,6 +92,15 @@ class RMSNorm(CustomOp):
             return cast(Tensor, ops.rms_norm(x, *rest))
         return cast(tuple[Tensor, Tensor], ops.fused_add_rms_norm(x, residual, *rest))
 
+    def forward_triton(
+        self, x: Tensor, residual: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """The Triton kernels, each one launch of the piece it is traced into."""
+        ops, rest = _triton(), (self.weight, self.eps, self.weight_offset)
+        if residual is None:
+            return cast(Tensor, ops.rms_norm(x, *rest))
+        return cast(tuple[Tensor, Tensor], ops.fused_add_rms_norm(x, residual, *rest))
+
     def _norm(self, x: Tensor) -> Tensor:
         wide = x.float()
         scaled = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
@@ -114,6 +123,10 @@ class SiluAndMul(CustomOp):
     def forward_cpu(self, x: Tensor) -> Tensor:
         """The compiled kernel."""
         return cast(Tensor, torch.ops.vcc.silu_and_mul(x))
+
+    def forward_triton(self, x: Tensor) -> Tensor:
+        """The Triton kernel."""
+        return cast(Tensor, _triton().silu_and_mul(x))
 
 
 class GeluTanhAndMul(CustomOp):
@@ -156,6 +169,13 @@ class RotaryEmbedding(CustomOp):
         rotated = torch.ops.vcc.rotary_embedding(q, k, cos, sin, self.head_dim)
         return cast(tuple[Tensor, Tensor], rotated)
 
+    def forward_triton(
+        self, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The Triton kernel."""
+        rotated = _triton().rotary_embedding(q, k, cos, sin, self.head_dim)
+        return cast(tuple[Tensor, Tensor], rotated)
+
     def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         half = cos.shape[-1]
         heads = x.view(x.shape[0], x.shape[1] // self.head_dim, self.head_dim)
@@ -165,3 +185,10 @@ class RotaryEmbedding(CustomOp):
         if 2 * half < self.head_dim:
             turned = torch.cat((turned, heads[..., 2 * half :]), dim=-1)
         return turned.flatten(-2)
+
+
+def _triton() -> Any:
+    """The kernels of `engine.ops.triton`: Triton is imported by a build that uses them only."""
+    from vcc.engine.ops.triton import wrapped
+
+    return wrapped
