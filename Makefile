@@ -144,7 +144,7 @@ $(GPU_VENV)/.installed: $(NATIVE) $(wildcard .whl/*.whl)
 
 gpu-test: gpu-install
 	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
-	  $(GPU_BIN)/python -m pytest -m gpu --gpu-json tests/gpu tests/engine/ops $(GPU_ARGS)
+	  $(GPU_BIN)/python -m pytest -m gpu --gpu-json tests/gpu $(GPU_ARGS)
 
 gpu-bench: gpu-install
 	@missed=0; for part in $(ONLY); do \

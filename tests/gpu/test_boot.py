@@ -82,6 +82,45 @@ del one
 assert tokens(two, (5, 6, 7)) == alone[0]
 """
 
+DISCARDED = """
+one = runner()
+before = tokens(one, (5, 6, 7))
+one.arena.discard(["weights"])
+try:
+    tokens(one, (5, 6, 7))
+except VccError as error:
+    print(error, error.hint)
+    sys.exit(int(error.exit))
+"""
+
+FAULTY = """
+import numpy as np
+from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape
+
+one = runner()
+tokens(one, (5, 6, 7))
+layout, handle = one._parts.layout, one.player
+slot = handle.slot()
+for name, value in {"positions": 40, "slot_mapping": 0, "seq_lens": 41, "input_ids": 5}.items():
+    layout.array(slot, name)[0] = value
+layout.array(slot, "query_start")[:2] = 0, 1
+layout.array(slot, "block_table")[: one.limits.max_blocks_per_seq] = 2**27  # far outside
+codes = []
+for _ in range(2):
+    try:
+        handle.step(Shape(Mode.PLAIN, 1, 1, Parts.UNIFORM), 1, slot, Inputs.STEP, Read.LOGITS)
+    except VccError as error:
+        codes.append(int(error.exit))
+        print(error, error.hint)
+try:
+    tokens(one, (5, 6, 7))
+except VccError as error:
+    codes.append(int(error.exit))
+print(codes)
+sys.stdout.flush()
+os._exit(0)
+"""
+
 HOG = """
 import sys, torch
 free, _ = torch.cuda.mem_get_info()
@@ -125,8 +164,8 @@ def test_the_ledger_sums_to_the_wall_time(shelf: Path) -> None:
     assert report["counters"]["compiles"] == 0
 
 
-def test_words_are_those_of_the_cpu(shelf: Path) -> None:
-    """Greedy text of a trained model is the same on both, in bf16 for a few tokens."""
+def test_the_demo_answers_in_words(shelf: Path) -> None:
+    """A trained model: what it says is text, of as many tokens as asked for."""
     done = run(shelf)
     assert done.json["prompts"][0]["text"].strip()
     assert len(done.json["prompts"][0]["token_ids"]) == 8
@@ -226,3 +265,18 @@ def test_a_forked_child_is_refused_and_its_parent_goes_on(shelf: Path) -> None:
 def test_two_models_live_in_one_process(shelf: Path) -> None:
     done = python("-c", SESSION + TWO, shelf)
     assert done.code == 0, done.text[-2000:]
+
+
+def test_a_step_after_its_weights_were_discarded_is_refused(shelf: Path) -> None:
+    done = python("-c", SESSION + DISCARDED, shelf)
+    assert done.code == 9, done.text[-2000:]
+    assert "weights" in done.out
+
+
+def test_a_kernel_fault_is_told_and_ends_the_device_for_this_process(shelf: Path) -> None:
+    """The KV block numbers point far outside; the bounds check of batches is gone around."""
+    done = python("-c", SESSION + FAULTY, shelf)
+    assert done.code == 0, done.text[-2000:]
+    assert "[3, 3, 3]" in done.out, done.text[-2000:]
+    assert "ILLEGAL_ADDRESS" in done.out or "illegal" in done.out
+    assert run(shelf).code == 0
