@@ -67,12 +67,37 @@ def _torch(wanted: str) -> str:
     return "" if short == wanted else f"it was built for torch {wanted}, here is {here}"
 
 
+def _arch(wanted: str) -> str:
+    """Without a device nothing is said here: the boot tells what is wrong with it."""
+    from vcc.engine.runtime.player.device import device_or_none
+
+    device = device_or_none()
+    if device is None or device.arch == wanted:
+        return ""
+    return f"it is for {wanted}, {device.name} is {device.arch}"
+
+
+def _driver(wanted: str) -> str:
+    from vcc.engine.runtime.player.device import device_or_none
+
+    device = device_or_none()
+    if device is None or not wanted.isdigit() or device.driver >= int(wanted):
+        return ""
+    return f"it needs a driver of CUDA {version_text(int(wanted))}, this one has " + version_text(
+        device.driver
+    )
+
+
+def version_text(number: int) -> str:
+    """`13.0` for 13000, as the driver counts."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
 CHECKS: Mapping[str, Callable[[str], str]] = {
     "loader": lambda wanted: "",
     "machine": _machine,
     "cpu_level": _cpu_level,
     "torch": _torch,
-    # Only the driver can say: the player refuses another GPU or an older driver when it boots.
-    "arch": lambda wanted: "",
-    "driver": lambda wanted: "",
+    "arch": _arch,
+    "driver": _driver,
 }

@@ -25,6 +25,16 @@ def limits(blocks: int = BLOCKS) -> StepLimits:
     return StepLimits(TOKENS, SEQS, BLOCK, blocks, BLOCKS_EACH, BLOCK * BLOCKS_EACH, VOCAB)
 
 
+class Kept:
+    """An arena that its fixture closes."""
+
+    def __init__(self, arena: RawArena) -> None:
+        self.device = arena.device
+
+    def close(self) -> None:
+        """Not here."""
+
+
 @contextmanager
 def running(
     arena: RawArena,
@@ -42,6 +52,7 @@ def running(
     layout = Layout.read(handle.describe())
     shapes = StepShapes(Dispatcher.build(mode, sizes, max_seqs=SEQS), SEQS, layout.samples)
     handle.build(*shapes.graphs(1), 1)
+    arena = Kept(arena)
     device = Device(arena.device, 0, "double", "sm_90", 13000, 1 << 30)
     count = shapes.count(layout.segments[0])
     runner = PlayerRunner(

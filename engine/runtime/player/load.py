@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 
 from vcc.cache.errors import DeviceError, IntegrityError
 from vcc.engine.arena import Arena
@@ -12,6 +13,7 @@ from vcc.engine.models.expressions import Binding
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.device import Device, open_device
 from vcc.engine.runtime.player.gemms import add_gemms
@@ -52,14 +54,18 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
         return load_recorded(boot, device)
     with boot.ledger.phase("verify"):
         blobs = _blobs(boot)
-    with boot.ledger.phase("modules"):
-        arena = Arena(device.ordinal)
-        handle = PlayerHandle(arena.handle, blobs[TABLE])
-        for name, data in blobs.items():
-            if name.startswith(CUBIN):
-                handle.add_cubin(name.removeprefix(CUBIN), data)
-        boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
-    return _placed(boot, device, arena, handle, blobs)
+    with ExitStack() as failed:  # a boot that fails gives everything back at once
+        with boot.ledger.phase("modules"):
+            arena = failed.enter_context(Arena(device.ordinal))
+            handle = PlayerHandle(arena.handle, blobs[TABLE])
+            failed.callback(handle.close)
+            for name, data in blobs.items():
+                if name.startswith(CUBIN):
+                    handle.add_cubin(name.removeprefix(CUBIN), data)
+            boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
+        runner = _placed(boot, device, arena, handle, blobs)
+        failed.pop_all()
+    return runner
 
 
 def _placed(
@@ -80,9 +86,13 @@ def _placed(
         boot.settings.max_seqs,
         layout.samples,
     )
-    with boot.ledger.phase("graphs"):
-        wanted, hot = shapes.graphs(len(boot.settings.lengths))
-        handle.build(wanted, hot, THREADS)
+    try:
+        with boot.ledger.phase("graphs"):
+            wanted, hot = shapes.graphs(len(boot.settings.lengths))
+            handle.build(wanted, hot, THREADS)
+    finally:  # the upload must not outlive the memory it writes
+        with boot.ledger.phase("weights"):
+            filling.wait()
     with boot.ledger.phase("weights"):
         filled = filling.result()
         boot.events.note(
@@ -108,17 +118,14 @@ def check_device(device: Device, rules: Mapping[str, str]) -> None:
             f"{device.name} is {device.arch}",
             f"compile it for this device: vcc compile MODEL --target {device.arch}",
         )
-    least = int(rules.get("driver", "0") or 0)
+    needed = rules.get("driver", "")
+    least = int(needed) if needed.isdigit() else 0
     if device.driver < least:
         raise DeviceError(
             "the CUDA driver is too old for the artifact",
-            f"it serves CUDA {_version(device.driver)}, the artifact needs {_version(least)}",
+            f"it serves CUDA {version_text(device.driver)}, the artifact needs {version_text(least)}",
             "install a newer driver, or compile with an older toolkit",
         )
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _blobs(boot: Boot) -> dict[str, bytes]:
@@ -199,9 +206,12 @@ class _Filling:
         self._thread = threading.Thread(target=run, name="vcc-weights")
         self._thread.start()
 
-    def result(self) -> upload.WeightReport:
-        """Wait for it; what it raised is raised here."""
+    def wait(self) -> None:
+        """Until it is over."""
         self._thread.join()
+
+    def result(self) -> upload.WeightReport:
+        """What it did, when it is over; what it raised is raised here."""
         if self._error is not None:
             raise self._error
         return self._result[0]

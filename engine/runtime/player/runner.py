@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,8 @@ class PlayerRunner:
         ]
         self._logits = parts.layout.tensor("logits")
         self._decoding: Decoding | None = None
+        # What nobody uses any more goes back to the device; an ending process does not wait.
+        weakref.finalize(self, _close, parts.handle, parts.arena).atexit = False
 
     @property
     def gate(self) -> CaptureGate:
@@ -144,7 +147,7 @@ class PlayerRunner:
 
     def close(self) -> None:
         """Give all device memory back."""
-        self._parts.handle.close()
+        _close(self._parts.handle, self._parts.arena)
 
     def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, int]:
         decision = self._parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
@@ -165,6 +168,11 @@ class PlayerRunner:
             halves = np.frombuffer(data, np.uint16).astype(np.uint32)
             return (halves << 16).view(np.float32).reshape(rows, width)
         return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
+
+
+def _close(handle: PlayerHandle, arena: Any) -> None:
+    handle.close()
+    arena.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from importlib import metadata
 import pytest
 
 from vcc.engine.runtime import host
+from vcc.engine.runtime.player.device import Device
 
 HERE = {
     "loader": "torch",
@@ -59,3 +60,26 @@ def test_without_torch_nothing_of_torch_is_loaded(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(metadata, "version", missing)
     assert "not installed" in host.why_not({"torch": "2.13"})
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({"arch": "sm_90", "driver": "12040"}, ""),
+        ({"arch": "sm_80"}, "it is for sm_80, a GPU is sm_90"),
+        ({"driver": "13010"}, "it needs a driver of CUDA 13.1, this one has 13.0"),
+    ],
+)
+def test_a_gpu_artifact_needs_its_architecture_and_driver(
+    monkeypatch: pytest.MonkeyPatch, rules: dict[str, str], reason: str
+) -> None:
+    gpu = Device(1, 0, "a GPU", "sm_90", 13000, 1 << 30)
+    monkeypatch.setattr("vcc.engine.runtime.player.device.device_or_none", lambda: gpu)
+    assert host.why_not(rules) == reason
+
+
+def test_without_a_device_a_gpu_artifact_is_found_and_the_boot_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vcc.engine.runtime.player.device.device_or_none", lambda: None)
+    assert host.why_not({"arch": "sm_80", "driver": "99000"}) == ""

@@ -1,0 +1,212 @@
+"""Booting a GPU artifact on the libcuda double: weights, memory, host rules, nothing heavy."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.fake_cuda import Fake
+from support.step_tables import (
+    BLOCK,
+    BLOCKS_EACH,
+    CUBIN,
+    DIGEST,
+    HIDDEN,
+    SEQS,
+    TOKENS,
+    VOCAB,
+    toy_step,
+)
+
+from vcc.cache.errors import DeviceError, IntegrityError, ModelError
+from vcc.cache.loaded import Loaded
+from vcc.cache.manifest import Manifest
+from vcc.engine.config.kv_memory import KvMemory
+from vcc.engine.config.modes import CompileMode, GraphMode
+from vcc.engine.config.types import CompilationConfig, ModelConfig
+from vcc.engine.events import NotedEvents, NullEvents
+from vcc.engine.models.tensor_info import TensorInfo
+from vcc.engine.monitor import Counters, Ledger
+from vcc.engine.runtime.player import device as devices
+from vcc.engine.runtime.player.load import load_player
+from vcc.engine.runtime.player.runner import PlayerRunner
+from vcc.engine.runtime.settings import Boot, Settings
+
+RULES = {"loader": "Player", "arch": "sm_90", "driver": "12040"}
+
+
+@pytest.fixture(autouse=True)
+def _double(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("VCC_LIBCUDA", fake.path)
+    devices._opened.cache_clear()
+    yield
+    devices._opened.cache_clear()
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A file with the table's one weight behind 64 other bytes."""
+    file = tmp_path / "weights"
+    data = np.arange(VOCAB * HIDDEN, dtype=np.uint16)
+    file.write_bytes(bytes(64) + data.tobytes())
+    return file
+
+
+def boot(weights: Path, **changes: object) -> Boot:
+    """What a session hands to the loader."""
+    blobs = {"table/step": toy_step(layers=2).data, f"cubin/{DIGEST}": CUBIN}
+    blobs |= changes.pop("blobs", {})  # type: ignore[arg-type]
+    manifest = Manifest(
+        request=(("model", "toy"),),
+        open_fields=(),
+        code_key=(("a", "b"),),
+        host_rules=dict(changes.pop("rules", RULES)),  # type: ignore[call-overload]
+        title="toy",
+        info={"bindings": {"w": 'tensor("stored")'}},
+    )
+    stored = TensorInfo("bfloat16", (VOCAB, HIDDEN), weights, 64, 64 + 2 * VOCAB * HIDDEN)
+    tensors = changes.pop("tensors", {"stored": stored})
+    settings = Settings(
+        ModelConfig(
+            source="toy",
+            max_model_len=BLOCK * BLOCKS_EACH,
+            max_num_seqs=SEQS,
+            max_num_batched_tokens=TOKENS,
+            block_size=BLOCK,
+        ),
+        CompilationConfig(
+            mode=CompileMode.VCC_COMPILE,
+            cuda_graph_mode=GraphMode.FULL_AND_PIECEWISE,
+            capture_sizes=(1, 2, 4),
+            splitting_ops=("vcc::kv_write",),
+        ),
+        tuple(changes.pop("lengths", (12, 16))),  # type: ignore[arg-type]
+    )
+    settings = replace(settings, **changes)  # type: ignore[arg-type]
+    source = SimpleNamespace(tensors=tensors)
+    events = NotedEvents(NullEvents())
+    made = Loaded.of(manifest, blobs)
+    site = weights.parent / "store"
+    return Boot(made, source, settings, "off", Ledger(), Counters(), events, site)  # type: ignore[arg-type]
+
+
+def loaded(asked: Boot) -> PlayerRunner:
+    runner = load_player(asked)
+    assert isinstance(runner, PlayerRunner)
+    return runner
+
+
+def test_weights_memory_and_graphs_are_there(weights: Path) -> None:
+    asked = boot(weights)
+    runner = loaded(asked)
+    try:
+        runner.wait_graphs()
+        assert runner.gate.captures == 3 + 3 * 3
+        layout = runner._parts.layout
+        data = runner.player.read(layout.weights[0], 2 * VOCAB * HIDDEN)
+        assert data.view(np.uint16).tolist() == list(range(VOCAB * HIDDEN))
+        assert runner.limits.num_blocks == 3 + 4  # of the two sequences to come
+        phases, seconds = asked.ledger.account()
+        assert {"context", "modules", "memory", "weights", "graphs"} <= phases.keys()
+        assert sum(phases.values()) == pytest.approx(seconds)
+    finally:
+        runner.close()
+
+
+def test_a_boot_is_given_back_whole_when_it_fails(fake: Fake, weights: Path) -> None:
+    free = devices.open_device().free_memory
+    for call in ("cuMemCreate", "cuModuleLoadData", "cuGraphInstantiate", "cuMemHostAlloc"):
+        fake.clear()
+        fake.fail(call)
+        with pytest.raises(DeviceError, match="OUT_OF_MEMORY"):
+            loaded(boot(weights))
+        assert devices.open_device().free_memory == free
+
+
+def test_a_runner_that_nobody_uses_gives_its_memory_back(weights: Path) -> None:
+    free = devices.open_device().free_memory
+    runner = loaded(boot(weights))
+    assert devices.open_device().free_memory < free
+    del runner
+    gc.collect()
+    assert devices.open_device().free_memory == free
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"arch": "sm_80"}, "for sm_80"),
+        ({"driver": "99010"}, "99.1"),
+    ],
+)
+def test_another_device_or_an_older_driver_is_refused(
+    weights: Path, rules: dict[str, str], words: str
+) -> None:
+    with pytest.raises(DeviceError, match=words) as told:
+        loaded(boot(weights, rules=RULES | rules))
+    assert told.value.why
+    assert told.value.hint
+
+
+def test_less_memory_than_the_weights_need_is_told_in_bytes(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vcc.engine.arena.Arena.available", lambda self: 1000)
+    with pytest.raises(DeviceError, match=f"need {2 * VOCAB * HIDDEN} bytes") as told:
+        loaded(boot(weights))
+    assert "1000 are free" in told.value.why
+
+
+@pytest.mark.parametrize(("memory", "blocks"), [("512B", 2), ("1KiB", 4), ("1GiB", 7), ("0.9", 7)])
+def test_the_kv_cache_gets_what_it_may_have(weights: Path, memory: str, blocks: int) -> None:
+    """A block of the toy takes 128 bytes in each of two layers."""
+    runner = loaded(boot(weights, kv_memory=KvMemory.parse(memory)))
+    assert runner.limits.num_blocks == blocks
+    runner.close()
+
+
+def test_no_memory_for_one_block_is_told(weights: Path) -> None:
+    with pytest.raises(DeviceError, match="256 bytes") as told:
+        loaded(boot(weights, kv_memory=KvMemory(bytes=100)))
+    assert "--kv-memory" in told.value.hint
+
+
+def test_wrong_weights_are_named(weights: Path) -> None:
+    other = TensorInfo("bfloat16", (VOCAB, HIDDEN + 1), weights, 0, 2)
+    with pytest.raises(ModelError, match="w is"):
+        loaded(boot(weights, tensors={"stored": other}))
+    with pytest.raises(ModelError, match="stored"):
+        loaded(boot(weights, tensors={}))
+
+
+def test_a_cubin_under_another_name_is_refused(weights: Path) -> None:
+    with pytest.raises(IntegrityError, match="another file"):
+        loaded(boot(weights, blobs={f"cubin/{'0' * 64}": CUBIN}))
+
+
+def test_a_damaged_table_is_refused(weights: Path) -> None:
+    with pytest.raises(IntegrityError):
+        loaded(boot(weights, blobs={"table/step": toy_step().data[:-8]}))
+
+
+HEAVY = """
+import sys
+import vcc.engine.answer, vcc.engine.session, vcc.engine.loading, vcc.cli.main, vcc.cli.ways
+import vcc.engine.runtime.boot as boot
+boot.LOADERS[boot.Loader.PLAYER]()
+print([name for name in ("torch", "triton", "transformers", "sympy") if name in sys.modules])
+"""
+
+
+def test_the_way_to_the_player_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HEAVY], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "[]", done.stderr
