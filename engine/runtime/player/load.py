@@ -123,7 +123,7 @@ def check_device(device: Device, rules: Mapping[str, str]) -> None:
     if device.driver < least:
         raise DeviceError(
             "the CUDA driver is too old for the artifact",
-            f"it serves CUDA {version_text(device.driver)}, the artifact needs {version_text(least)}",
+            f"it is of CUDA {version_text(device.driver)}, needed is {version_text(least)}",
             "install a newer driver, or compile with an older toolkit",
         )
 

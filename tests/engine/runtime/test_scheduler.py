@@ -90,3 +90,66 @@ def test_requests_can_join_while_others_run():
     _step(scheduler)
     scheduler.add(_request(1, 5))
     assert _step(scheduler) == {0: 1, 1: 5}
+
+
+def decoding(scheduler: Scheduler) -> None:
+    """Compute every prompt."""
+    for part in scheduler.schedule():
+        scheduler.commit(part, 1 if part.samples else None)
+
+
+def test_a_run_of_decode_steps_needs_every_sequence_decoding() -> None:
+    scheduler = Scheduler(limits(), [Request(0, (1, 2), max_new_tokens=9)])
+    assert scheduler.decode_run(8) is None  # the prompt comes first
+    decoding(scheduler)
+    run = scheduler.decode_run(8)
+    assert run is not None
+    assert (run.steps, run.finish, len(run.sequences)) == (8, 1, 1)
+
+
+def test_a_run_ends_where_the_first_answer_does() -> None:
+    requests = [Request(i, (1, 2), max_new_tokens=4 + i) for i in range(2)]
+    scheduler = Scheduler(limits(), requests)
+    decoding(scheduler)
+    run = scheduler.decode_run(64)
+    assert run is not None
+    assert run.steps == 3
+
+
+def test_a_run_has_blocks_for_all_its_steps_or_fewer_steps() -> None:
+    small = limits(num_blocks=2, block_size=4, max_blocks_per_seq=2)
+    scheduler = Scheduler(small, [Request(0, (1, 2, 3), max_new_tokens=5)])
+    decoding(scheduler)
+    run = scheduler.decode_run(64)
+    assert run is not None
+    (sequence,) = run.sequences
+    assert sequence.table.count * 4 >= sequence.length + run.steps - 1
+    two = limits(num_blocks=2, block_size=4, max_blocks_per_seq=2, max_seqs=2)
+    scheduler = Scheduler(two, [Request(i, (1, 2), max_new_tokens=6) for i in range(2)])
+    decoding(scheduler)
+    run = scheduler.decode_run(64)
+    assert run is not None
+    assert run.steps <= 2  # a block each holds 4 tokens
+
+
+def test_there_is_no_run_while_a_waiting_request_could_begin() -> None:
+    scheduler = Scheduler(limits(max_seqs=2), [Request(0, (1, 2), max_new_tokens=9)])
+    decoding(scheduler)
+    scheduler.add(Request(1, (3, 4), max_new_tokens=9))
+    assert scheduler.decode_run(8) is None
+    decoding(scheduler)
+    scheduler.add(Request(2, (5, 6), max_new_tokens=9))
+    run = scheduler.decode_run(8)  # the step is full
+    assert run is not None
+    assert run.finish == 1  # one that ends makes room
+
+
+def test_tokens_of_a_run_are_committed_one_by_one() -> None:
+    scheduler = Scheduler(limits(), [Request(0, (1, 2), max_new_tokens=3)])
+    decoding(scheduler)
+    run = scheduler.decode_run(8)
+    assert run is not None
+    (sequence,) = run.sequences
+    finishes = [scheduler.commit_rows(sequence, 1, token) for token in (5, 6)]
+    assert finishes == [None, Finish.LENGTH]
+    assert not scheduler.busy
