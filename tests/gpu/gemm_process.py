@@ -1,0 +1,85 @@
+"""Products by cuBLASLt itself, or from the store without it: gemm_process.py reference|replay ARGS.
+
+reference OUT.npz  < job      each product of a job, computed by the library
+replay ROOT OUT.npz < job     the same inputs through stored nodes, at other addresses
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from vcc.engine.graphs.recorder.calls import open_driver
+from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, fill, read, write
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.tune.command import this_gpu
+from vcc.engine.tune.job import Job
+from vcc.engine.tune.record import D, operand_sizes
+from vcc.engine.tune.self_test import operands_of
+from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.store import GemmEntry, GemmStore
+
+
+def placed(stack: ExitStack, shape: GemmShape, workspace: int) -> list[int]:
+    """Operands on the device, the same values for the same shape; the result is poisoned."""
+    sizes = operand_sizes(shape, workspace)
+    at = [stack.enter_context(DeviceBytes(size)).address if size else 0 for size in sizes]
+    for address, data in zip(at[:D], operands_of(shape, seed=shape.m), strict=True):
+        if address:
+            write(address, data)
+    fill(at[D], 0xEE, sizes[D])
+    return at
+
+
+def reference(shapes: tuple[GemmShape, ...], out: str) -> None:
+    from vcc.engine.graphs.recorder.calls import open_cublaslt, run_product, workspace_bytes
+
+    open_cublaslt()
+    found = {}
+    for shape in shapes:
+        with ExitStack() as stack:
+            at = placed(stack, shape, workspace_bytes(shape))
+            run_product(shape, at)
+            found[str(shape)] = read(at[D], operand_sizes(shape, 0)[D])
+    np.savez(out, **found)
+
+
+def replay(shapes: tuple[GemmShape, ...], root: str, out: str) -> None:
+    entries = {one.shape: one for one in GemmStore(Path(root)).entries(this_gpu(0), shapes)}
+    found = {}
+    with ExitStack() as before:
+        before.enter_context(
+            DeviceBytes(77 << 20)
+        )  # everything lies elsewhere than in the reference
+        for shape in shapes:
+            with ExitStack() as stack:
+                found[str(shape)] = replayed(stack, entries[shape])
+    mapped = Path("/proc/self/maps").read_text()
+    assert "libcublas" not in mapped
+    assert "torch" not in sys.modules
+    np.savez(out, **found)
+
+
+def replayed(stack: ExitStack, entry: GemmEntry) -> np.ndarray:
+    table = decode(entry.table)
+    spaces = [int(one.size) for one in table.regions if one.index == 4]
+    at = placed(stack, entry.shape, sum(spaces))
+    if spaces:
+        fill(at[4], 0xFF, spaces[0])
+    made = Replay(Functions(entry.cubins))
+    made.add(table, [at[region.index] for region in table.regions], {})
+    made.instantiate().launch()
+    made.close()
+    return read(at[D], operand_sizes(entry.shape, 0)[D])
+
+
+if __name__ == "__main__":
+    open_driver(0)
+    asked = Job.parse(sys.stdin.read()).shapes
+    if sys.argv[1] == "reference":
+        reference(asked, sys.argv[2])
+    else:
+        replay(asked, *sys.argv[2:4])

@@ -1,0 +1,132 @@
+"""The GEMM store on a real device: cuBLASLt's nodes recorded, kept, replayed bit by bit, chosen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.gpu_jobs import GPU, vcc
+
+from vcc.cache.store import Store
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.tune.command import record_apart
+from vcc.engine.tune.job import Answer, Job
+from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.store import GemmStore, choices
+
+pytestmark = pytest.mark.gpu
+
+WIDTHS = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (320, 192))
+"""n, k of an 8B decoder, and of something small and odd."""
+
+ROWS = (1, 2, 3, 8, 16, 17, 64, 128, 512)
+SHAPES = tuple(
+    GemmShape(m, n, k, dtype, has_c)
+    for n, k in WIDTHS
+    for m in ROWS
+    for dtype, has_c in (("bfloat16", False), ("bfloat16", True))
+) + tuple(GemmShape(m, 320, 192, dtype) for m in ROWS for dtype in ("float16", "float32"))
+TRIED = tuple(shape for shape in SHAPES if shape.n * shape.k < 32 << 20)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
+    """A store with all shapes, and what recording them said."""
+    root = tmp_path_factory.mktemp("gemm") / "store"
+    return root, record_apart(Job(root, SHAPES))
+
+
+def test_every_product_is_recorded_and_the_self_test_passes(
+    recorded: tuple[Path, Answer],
+) -> None:
+    _, answer = recorded
+    refused = "\n".join(f"{one.shape}: {one.why}" for one in answer.refused)
+    assert not answer.refused, f"{len(answer.refused)} of {len(SHAPES)} refused:\n{refused}"
+    assert answer.self_test is not None
+    assert answer.self_test.passed, answer.self_test.why
+    assert answer.recorded == len(SHAPES)
+    print(
+        f"{answer.recorded} products of cuBLASLt {answer.cublaslt} in {answer.seconds:.2f} s, "
+        f"{answer.bytes} bytes, {answer.self_test.products} tried by the self-test"
+    )
+
+
+def test_a_process_without_cublaslt_gives_its_bits_at_other_addresses(
+    recorded: tuple[Path, Answer], tmp_path: Path
+) -> None:
+    root, _ = recorded
+    for words in (("reference", "a.npz"), ("replay", root, "b.npz")):
+        done = subprocess.run(
+            [sys.executable, GPU / "gemm_process.py", *map(str, words)],
+            input=Job(root, TRIED).text(),
+            cwd=tmp_path,
+            text=True,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+    with np.load(tmp_path / "a.npz") as one, np.load(tmp_path / "b.npz") as other:
+        wrong = [
+            f"{name}: {int((one[name] != other[name]).sum())} of {one[name].size} bytes"
+            for name in one.files
+            if not np.array_equal(one[name], other[name])
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_second_recording_is_the_same_bytes(
+    recorded: tuple[Path, Answer], tmp_path: Path
+) -> None:
+    root, answer = recorded
+    some = SHAPES[::7]
+    record_apart(Job(tmp_path / "again", some))
+    first = {one.shape: one.table for one in GemmStore(root).entries(answer.gpu, some)}
+    again = {one.shape: one.table for one in GemmStore(tmp_path / "again").entries(answer.gpu)}
+    differing = [str(shape) for shape in some if first[shape] != again[shape]]
+    assert not differing, "these hold bytes that nobody wrote: " + ", ".join(differing)
+
+
+def test_stored_tables_hold_no_address(recorded: tuple[Path, Answer]) -> None:
+    """A word of a block that looks like an address of this machine would be one that was missed."""
+    root, answer = recorded
+    found = []
+    for entry in GemmStore(root).entries(answer.gpu):
+        for index, node in enumerate(decode(entry.table).nodes):
+            for param in node.params:
+                if not isinstance(param.value, bytes):
+                    continue
+                words = np.frombuffer(param.value[: len(param.value) // 8 * 8], np.uint64)
+                odd = [hex(int(w)) for w in words if 1 << 40 <= int(w) < 1 << 47]
+                if odd:
+                    found.append(f"{entry.shape} node {index}: {odd}")
+    assert not found, "\n".join(found[:20])
+
+
+def test_tune_records_measures_and_chooses_for_an_artifact(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    options = ("--target", "sm_90", "--dtype", "bf16", "--max-num-seqs", 16)
+    done = vcc("compile", "demo", *options, store=store)
+    assert done.code == 0, done.text
+    run = ("run", "demo", *options, "--require-warm", "--json")
+    prompt = ("--prompt", "It is a truth", "--max-new-tokens", 16, "--temperature", 0)
+    before = vcc(*run, *prompt, store=store)
+    assert before.code == 0, before.text
+    tuned = vcc("tune", "demo", "--json", store=store)
+    assert tuned.code == 0, tuned.text
+    (found,) = tuned.json["artifacts"]
+    assert not found["trouble"], found["trouble"]
+    assert not found["answer"]["refused"], json.dumps(found["answer"]["refused"], indent=1)
+    assert found["measured"]
+    assert all(one["stored_ns"] > 0 and one["variant_ns"] > 0 for one in found["measured"])
+    artifacts = Store.open(store)
+    (entry,) = artifacts.entries()
+    kept = choices(GemmStore(store), artifacts.load(entry))
+    assert len(kept) == len(found["measured"])
+    for one in kept:
+        print(one.shape, one.route, one.cublaslt_us, one.triton_us)
+    after = vcc(*run, *prompt, store=store)
+    assert after.code == 0, after.text
+    assert "from the GEMM store" in after.text

@@ -1,0 +1,89 @@
+"""Whole graphs recorded on a real device: eager, stock, a module; each proven without torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.gpu_jobs import GPU, Done, vcc
+
+pytestmark = pytest.mark.gpu
+
+LIMITS = ("--max-model-len", 256, "--max-num-seqs", 8)
+SIZES = ("--mode", "full", "--shapes", "1,2,4,8,64")
+PROMPT = ("--prompt", "It is a truth", "--max-new-tokens", 24, "--temperature", 0)
+
+
+def compiled(store: Path, *words: object, code: int = 0) -> Done:
+    done = vcc("compile", *words, "--json", store=store, timeout=540)
+    assert done.code == code, f"exit {done.code}\n{done.text[-6000:]}"
+    return done
+
+
+def texts(store: Path, *words: object) -> list[str]:
+    done = vcc("run", "demo", *words, *PROMPT, "--json", store=store)
+    assert done.code == 0, done.text[-6000:]
+    return [str(one.get("text", one)) for one in done.json["answers"]]
+
+
+@contextmanager
+def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Factories are looked for in the working directory."""
+    with monkeypatch.context() as patch:
+        patch.chdir(folder)
+        yield
+
+
+@pytest.mark.parametrize("mode", ["none", "stock"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_the_demo_is_recorded_and_runs_without_torch(tmp_path: Path, mode: str, dtype: str) -> None:
+    store, target = tmp_path / "store", ("--target", "sm_90", "--dtype", dtype)
+    found = compiled(store, "demo", "--compile", mode, *target, *SIZES, *LIMITS).json
+    recorded = found["info"]["recorded"]
+    print(json.dumps(recorded, indent=1))
+    assert [one["tokens"] for one in recorded] == [64, 8, 4, 2, 1]
+    assert all(one["nodes"] and one["pointers"] for one in recorded)
+    words = ("--compile", mode, *target, *SIZES, *LIMITS, "--require-warm")
+    here = texts(store, *words)
+    if dtype == "fp32":
+        cpu = texts(tmp_path / "cpu", "--compile", "none", "--target", "cpu", "--dtype", dtype)
+        assert here == cpu
+
+
+def test_separate_decode_graphs_are_recorded_too(tmp_path: Path) -> None:
+    sizes = ("--mode", "full_decode_only", "--shapes", "1,4,8")
+    words = ("--compile", "none", "--target", "sm_90", "--dtype", "bf16")
+    found = compiled(tmp_path / "store", "demo", *words, *sizes, *LIMITS).json
+    assert all(one["uniform"] for one in found["info"]["recorded"])
+
+
+def test_a_module_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_folder(GPU, monkeypatch):
+        words = ("recorded_models:Mlp", "--shape", "x=32x256", "--compile", "none")
+        found = compiled(
+            tmp_path / "store", *words, "--target", "sm_90", "--dtype", "fp32", "--mode", "full"
+        ).json
+    assert len(found["info"]["recorded"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [("Unwritten", "does not give what the model gave"), ("Asking", "cannot be captured")],
+)
+def test_modules_that_cannot_be_recorded_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str, why: str
+) -> None:
+    with in_folder(GPU, monkeypatch):
+        words = (f"recorded_models:{factory}", "--shape", "x=4x16", "--compile", "none")
+        more = ("--target", "sm_90", "--dtype", "fp32", "--mode", "full")
+        done = compiled(tmp_path / "store", *words, *more, code=9)
+    assert why in done.text
+
+
+def test_another_architecture_is_refused(tmp_path: Path) -> None:
+    words = ("demo", "--compile", "none", "--target", "sm_80", "--dtype", "bf16", *SIZES)
+    done = compiled(tmp_path / "store", *words, code=3)
+    assert "sm_80" in done.text
