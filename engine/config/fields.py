@@ -19,9 +19,9 @@ def planned(doc: str, why: str, *, default: Any = None) -> Any:
     return _field(doc, PLAN, why, default, None, "")
 
 
-def unkeyed(doc: str, why: str, *, default: Any = None) -> Any:
+def unkeyed(doc: str, why: str, *, default: Any = None, factory: Any = None) -> Any:
     """A field in no key; `why` says what makes that safe."""
-    return _field(doc, NONE, why, default, None, "")
+    return _field(doc, NONE, why, default, factory, "")
 
 
 def _field(doc: str, key: str, why: str, default: Any, factory: Any, json: str) -> Any:

@@ -12,6 +12,7 @@ from .checks import suggestion
 from .plain import to_json
 from .spellings import BACKENDS, COMPILE_MODES, GRAPH_MODES, LEVELS, choose, choose_dtype
 from .types import (
+    ArenaConfig,
     CompilationConfig,
     DimRange,
     DynamicShapes,
@@ -197,6 +198,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
     PassConfig: {"eliminate_noops": _as_is, "eliminate_dead_code": _as_is},
     DimRange: {"min": _as_is, "max": _as_is},
     DynamicShapes: {"tokens": _range, "seqs": _range},
+    ArenaConfig: {"enabled": _as_is},
     CompilationConfig: {
         "level": _choice(LEVELS),
         "mode": _choice(COMPILE_MODES),
@@ -211,6 +213,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "custom_ops": _list,
         "inductor_config": _options,
         "dynamic_shapes": _nested(DynamicShapes),
+        "arena": _nested(ArenaConfig),
     },
     ModelConfig: {
         "source": _as_is,

@@ -25,6 +25,7 @@ __all__ = [
     "CPU_LEVELS",
     "DEFAULT_CPU_LEVEL",
     "DEFAULT_SPLITTING_OPS",
+    "ArenaConfig",
     "AttentionSupport",
     "Backend",
     "CompilationConfig",
@@ -88,6 +89,19 @@ class DynamicShapes:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaConfig:
+    """Where a run takes device memory from."""
+
+    enabled: bool | None = unkeyed(
+        "memory that can sleep; unset: VCC_USE_CUDA_MEMORY_POOL, which is on by default",
+        "tables hold no addresses: memory is a choice of the run",
+    )
+
+    def __post_init__(self) -> None:
+        check_kind("arena.enabled", self.enabled, (bool,))
+
+
+@dataclass(frozen=True, slots=True)
 class CompilationConfig:
     """What is compiled, where it is cut, and which steps get static graphs.
 
@@ -119,10 +133,13 @@ class CompilationConfig:
         "options passed to Inductor", json="object"
     )
     dynamic_shapes: DynamicShapes = keyed("ranges of T and B", factory=DynamicShapes)
+    arena: ArenaConfig = unkeyed(
+        "device memory of a run", "memory is a choice of the run", factory=ArenaConfig
+    )
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS:
-            if name in ("pass_config", "dynamic_shapes") and getattr(self, name) is None:
+            if name in ("pass_config", "dynamic_shapes", "arena") and getattr(self, name) is None:
                 raise ConfigError(f"{name} cannot be None", "an unset one is an empty object")
             check_kind(name, getattr(self, name), (kind,))
         for name in ("compile_sizes", "compile_ranges", "capture_sizes"):
@@ -144,6 +161,7 @@ _KINDS: tuple[tuple[str, type], ...] = (
     ("cuda_graph_mode", GraphMode),
     ("pass_config", PassConfig),
     ("dynamic_shapes", DynamicShapes),
+    ("arena", ArenaConfig),
 )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vcc.engine.config.parse import ALIASES
 from vcc.engine.config.types import (
+    ArenaConfig,
     CompilationConfig,
     DynamicShapes,
     ModelConfig,
@@ -19,7 +20,7 @@ from vcc.engine.config.types import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
-KINDS = (CompilationConfig, PassConfig, DynamicShapes, ModelConfig, ParallelConfig)
+KINDS = (CompilationConfig, PassConfig, DynamicShapes, ArenaConfig, ModelConfig, ParallelConfig)
 
 
 def table(kind: type) -> str:

@@ -19,7 +19,10 @@ MAY_IMPORT = {
     "cache": {"cache"},
 }
 BUILD_SIDE = ("trace", "passes", "partition", "compile", "pipeline", "torch_shim")
-RUN_SHIMS = ("vcc.engine.torch_shim.aoti_runner",)  # the loader of compiled pieces
+RUN_SHIMS = (
+    "vcc.engine.torch_shim.aoti_runner",  # the loader of compiled pieces
+    "vcc.engine.torch_shim.mem_pool",  # the arena, when the user has imported torch
+)
 ENVIRONMENT_DOORS = ("engine/config/environment.py", "cache/settings.py")
 PRIVATE = re.compile(r"(torch|triton)\.(\w+\.)*_(?!_version__)\w+(\.\w+)*")
 BANNED_IMPORTS = {"pickle", "marshal", "shelve", "zipfile", "tarfile", "dill", "cloudpickle"}

@@ -13,6 +13,7 @@ from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, OptL
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.resolve import PlatformFacts, resolve
 from vcc.engine.config.types import (
+    ArenaConfig,
     CompilationConfig,
     DimRange,
     DynamicShapes,
@@ -22,7 +23,10 @@ from vcc.engine.config.types import (
     Target,
 )
 
-KINDS = (CompilationConfig, PassConfig, DynamicShapes, DimRange, ModelConfig, ParallelConfig)
+KINDS = (
+    *(CompilationConfig, PassConfig, DynamicShapes, DimRange, ArenaConfig),
+    *(ModelConfig, ParallelConfig),
+)
 
 OTHER: dict[type, dict[str, object]] = {
     CompilationConfig: {
@@ -39,6 +43,7 @@ OTHER: dict[type, dict[str, object]] = {
         "custom_ops": ("all",),
         "inductor_config": (("a", 1),),
         "dynamic_shapes": DynamicShapes(tokens=DimRange(1, 7)),
+        "arena": ArenaConfig(enabled=False),
     },
     ModelConfig: {
         "source": "other",

@@ -13,6 +13,7 @@ from vcc.cache.errors import ConfigError
 from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
 from vcc.engine.config.parse import READERS, parse_config, parse_model, parse_parallel, to_json
 from vcc.engine.config.types import (
+    ArenaConfig,
     CompilationConfig,
     DimRange,
     DynamicShapes,
@@ -162,6 +163,7 @@ CONFIGS = st.builds(
         SCALARS.filter(lambda one: not isinstance(one, float) or abs(one) < 1e300),
     ).map(lambda options: tuple(options.items())),
     dynamic_shapes=st.builds(DynamicShapes, RANGES, RANGES),
+    arena=st.builds(ArenaConfig, SWITCH),
 )
 
 
