@@ -18,7 +18,7 @@ def settled(model: str, shapes: str):
     from vcc.cli.request import ModelOptions, build_request
     from vcc.engine.request import settle
 
-    limits = {"max_model_len": 1024, "max_num_seqs": 64}
+    limits = {"max_model_len": 512, "max_num_seqs": 64}
     asked = ModelOptions(
         model, target="sm_90", mode="full", compile="none", dtype="bf16", shapes=shapes, **limits
     )
