@@ -15,6 +15,7 @@ from vcc.cli.request import ModelOptions, build_request, takes_model
 if TYPE_CHECKING:
     from vcc.cli.ways import Report
     from vcc.engine.runtime.batch_trace import BatchTrace
+    from vcc.engine.session import Session
 
 
 @takes_model("keep")
@@ -124,6 +125,22 @@ def run_command(
             batches.close()
     if report is not None:
         _write_report(report, found)
+    _record_beside(session, found)
+
+
+def _record_beside(session: Session, found: Report) -> None:
+    """After the first run on a GPU: fill the site's store of matrix products."""
+    from vcc.engine.config.modes import Platform
+
+    if session.settled.request.target.platform is not Platform.CUDA:
+        return
+    from vcc.cli.console import note
+    from vcc.engine.tune.after_run import record_beside
+
+    artifact = found.as_dict().get("artifact")
+    started = record_beside(session.store, artifact if isinstance(artifact, str) else None)
+    if started:
+        note(started)
 
 
 def _open_trace(file: Path) -> BatchTrace:

@@ -43,6 +43,7 @@ class Environment:
         hf_endpoint: HF_ENDPOINT, empty for the public hub.
         libcuda: VCC_LIBCUDA, the CUDA driver library; a name is searched as the linker does.
         cuda_home: CUDA_HOME or CUDA_PATH, where a CUDA toolkit lies; empty for the usual place.
+        record_products: VCC_RECORD_PRODUCTS, 0 forbids recording beside a run (default 1).
         use_cuda_memory_pool: VCC_USE_CUDA_MEMORY_POOL, on unless set to 0: memory comes from the
             arena, else from plain allocations that cannot sleep.
         cxx: CXX, the C++ compiler; empty for the usual ones.
@@ -59,6 +60,7 @@ class Environment:
     hf_endpoint: str
     libcuda: str
     cuda_home: str
+    record_products: bool
     use_cuda_memory_pool: bool
     cxx: str
     key: tuple[tuple[str, str], ...]
@@ -85,6 +87,7 @@ def read_environment(variables: Mapping[str, str] | None = None) -> Environment:
         hf_endpoint=env.get("HF_ENDPOINT", ""),
         libcuda=env.get("VCC_LIBCUDA") or "libcuda.so.1",
         cuda_home=env.get("CUDA_HOME") or env.get("CUDA_PATH") or "",
+        record_products="VCC_RECORD_PRODUCTS" not in env or _switch(env, "VCC_RECORD_PRODUCTS"),
         use_cuda_memory_pool=_switch({_POOL: "1", **env}, _POOL),
         cxx=env.get("CXX", ""),
         key=tuple((name, Path(env[name]).name) for name in KEY_VARIABLES if env.get(name)),

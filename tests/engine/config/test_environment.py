@@ -88,3 +88,10 @@ def test_a_compile_process_gets_private_caches_and_a_pinned_cpu(
     assert found["TORCHINDUCTOR_CPP_MARCH"] == "x86-64-v3"
     assert found["ATEN_CPU_CAPABILITY"] == "avx2"
     assert "ATEN_CPU_CAPABILITY" not in inductor_environment(tmp_path, "aarch64")
+
+
+def test_recording_beside_a_run_can_be_forbidden() -> None:
+    assert read_environment({}).record_products
+    assert not read_environment({"VCC_RECORD_PRODUCTS": "0"}).record_products
+    with pytest.raises(ConfigError):
+        read_environment({"VCC_RECORD_PRODUCTS": "perhaps"})
