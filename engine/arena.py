@@ -126,7 +126,7 @@ class Arena:
         except DeviceError:
             _ABI.vcc_device_close(self.device_handle)
             raise
-        self._pools: dict[str, tuple[Any, Any]] = {}
+        self._pools: dict[str, Any] = {}
 
     def __enter__(self) -> Arena:
         return self
@@ -145,8 +145,8 @@ class Arena:
             return
         handle, self.handle = self.handle, 0
         if self._pools:
+            self._pools.clear()  # torch gives back what no tensor uses
             _ABI.vcc_arena_bind_torch(handle, 0)
-        self._pools.clear()
         _ABI.vcc_arena_close(handle)
         _ABI.vcc_device_close(self.device_handle)
 
@@ -258,7 +258,7 @@ class Arena:
 
             _ABI.vcc_arena_bind_torch(self.handle, 1)
             self._pools[tag] = mem_pool(_library(), "vcc_torch_malloc", "vcc_torch_free")
-        return self._pools[tag][0]
+        return self._pools[tag]
 
     def _torch_context(self, name: str) -> Any:
         if "torch" not in sys.modules:

@@ -22,7 +22,7 @@ size_t Pages::granularity(Device& device) {
 
 Pages::Pages(std::shared_ptr<Device> device, size_t size, size_t chunk)
     : device_(std::move(device)), size_((size + chunk - 1) / chunk * chunk), chunk_(chunk) {
-  VCC_CU(cuMemAddressReserve(&base_, size_, chunk_, 0, 0));
+  VCC_CU(cuMemAddressReserve(&base_, size_, 0, 0, 0));
   has_.resize(size_ / chunk_);
 }
 

@@ -67,6 +67,15 @@ std::shared_ptr<Arena> owner_of(CUdeviceptr address) {
   return nullptr;
 }
 
+// An arena that is no longer bound is let go with the last of its memory.
+void give_back(const std::shared_ptr<Arena>& owner, CUdeviceptr address) {
+  owner->free(address);
+  if (owner->counters().live > 0) return;
+  Bindings& table = bindings();
+  const std::lock_guard lock(table.lock);
+  std::erase(table.former, owner);
+}
+
 }  // namespace
 
 }  // namespace vcc
@@ -93,6 +102,6 @@ void* vcc_torch_malloc(int64_t size, int device, void*) {
 void vcc_torch_free(void* address, int64_t, int, void*) {
   vcc::guarded([&] {
     const auto place = reinterpret_cast<vcc::CUdeviceptr>(address);
-    if (const auto owner = vcc::owner_of(place)) owner->free(place);
+    if (const auto owner = vcc::owner_of(place)) vcc::give_back(owner, place);
   });
 }

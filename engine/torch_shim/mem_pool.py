@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 
-def mem_pool(library: Path, allocate: str, free: str) -> tuple[Any, Any]:
+def mem_pool(library: Path, allocate: str, free: str) -> Any:
     """A pool whose segments come from functions of a library.
 
     Args:
@@ -17,10 +18,9 @@ def mem_pool(library: Path, allocate: str, free: str) -> tuple[Any, Any]:
         allocate, free: its functions, with the signatures that torch's pluggable allocator wants.
 
     Returns:
-        The `torch.cuda.MemPool`, and the allocator, which must outlive it.
+        The `torch.cuda.MemPool`. Tensors may outlive it.
     """
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), allocate, free)
-    return torch.cuda.MemPool(allocator.allocator()), allocator
+    return torch.cuda.MemPool(_allocator(library, allocate, free).allocator())
 
 
 def use_mem_pool(pool: Any, device: int) -> AbstractContextManager[None]:
@@ -34,3 +34,9 @@ def use_mem_pool(pool: Any, device: int) -> AbstractContextManager[None]:
 def has_cuda() -> bool:
     """Whether this torch can make CUDA tensors in this process; creates no context."""
     return torch.cuda.is_available()
+
+
+@cache
+def _allocator(library: Path, allocate: str, free: str) -> Any:
+    """One for the whole process: torch keeps a bare pointer to it as long as a segment lives."""
+    return torch.cuda.memory.CUDAPluggableAllocator(str(library), allocate, free)

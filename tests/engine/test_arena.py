@@ -122,7 +122,7 @@ def test_the_package_gives_it_without_torch(fake: Fake) -> None:
 def test_torchs_allocator_takes_from_the_bound_arena(fake: Fake) -> None:
     """The functions that torch gets, called as it does; frees outlive the arena."""
     code = """
-import ctypes
+import ctypes, os
 from vcc.engine import native
 from vcc.engine.arena import Arena, _ABI
 library = ctypes.CDLL(str(native.library("vcc_abi")))
@@ -142,7 +142,10 @@ _ABI.vcc_arena_bind_torch(arena.handle, 0)
 give(block, 2 << 20, 0, None)
 print({name: tag.live >> 20 for name, tag in arena.stats.tags.items()})
 arena.close()
+count = ctypes.CDLL(os.environ["VCC_LIBCUDA"]).fake_count
+print(count(b"cuDevicePrimaryCtxRelease"))
 give(other, 2 << 20, 0, None)
+print(count(b"cuDevicePrimaryCtxRelease"), count(b"cuMemMap") - count(b"cuMemUnmap"))
 give(12345, 1, 0, None)
 """
     environment = {**os.environ, **fake.environment(memory=64 * MIB)}
@@ -152,4 +155,6 @@ give(12345, 1, 0, None)
     assert done.stdout.splitlines() == [
         "{'default': 2, 'weights': 2}",
         "{'default': 2, 'weights': 0}",
+        "0",
+        "1 0",
     ]
