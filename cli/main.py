@@ -16,8 +16,10 @@ from vcc.cache.errors import Exit, StorageError, UsageError, VccError
 from vcc.cli import inspect
 from vcc.cli.compile import compile_command
 from vcc.cli.console import out, out_json, show_error
+from vcc.cli.doctor import doctor_command
 from vcc.cli.run import run_command
 from vcc.cli.tune import tune_command
+from vcc.cli.verify import verify_command
 
 app = typer.Typer(
     name="vcc",
@@ -30,6 +32,8 @@ app = typer.Typer(
 app.command("compile")(compile_command)
 app.command("run")(run_command)
 app.command("tune")(tune_command)
+app.command("verify")(verify_command)
+app.command("doctor")(doctor_command)
 app.add_typer(inspect.app, name="inspect")
 
 # Typer carries its own click since 0.27; its public BadParameter leads to the base of both.

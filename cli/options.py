@@ -48,6 +48,14 @@ Target = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--target", metavar="cpu|sm_90|...", help="what code is made for; cpu by default"),
 ]
+TargetProfile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--target-profile",
+        metavar="FILE",
+        help="the GPU's figures, as doctor --profile writes them",
+    ),
+]
 Mode = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(

@@ -13,6 +13,7 @@ from vcc.cli import options
 if TYPE_CHECKING:
     from vcc.engine.config.types import CompilationConfig
     from vcc.engine.request import BuildRequest
+    from vcc.engine.torch_shim.profiles import DeviceProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class ModelOptions:
 
     model: options.Model
     target: options.Target = None
+    target_profile: options.TargetProfile = None
     mode: options.Mode = None
     compile: options.Compile = None
     dtype: options.DtypeName = None
@@ -105,10 +107,19 @@ def build_request(options: ModelOptions) -> BuildRequest:
         compilation=compilation,
         parallel=ParallelConfig(),
         target=choose_target(options.target, source.kind, compilation),
+        profile=_profile(options),
         weights=options.weights,
         jobs=options.jobs,
         keep=options.keep,
     )
+
+
+def _profile(options: ModelOptions) -> DeviceProfile | None:
+    if options.target_profile is None:
+        return None
+    from vcc.engine.torch_shim.profiles import read_profile
+
+    return read_profile(options.target_profile)
 
 
 _MODEL_FIELDS = {

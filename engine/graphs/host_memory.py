@@ -24,6 +24,10 @@ POISON = 0xFF
 """Every byte that was never written: NaN in all float types, -1 in integers."""
 
 
+PERMANENT = (RegionKind.WEIGHTS, RegionKind.KV_CACHE)
+"""Regions that outlive a step."""
+
+
 class OutOfRegion(VccError):
     """A node touched memory that is none of its regions."""
 
@@ -40,11 +44,11 @@ class Reach:
 
 
 class HostMemory:
-    """The regions of a table at given sizes, in one block with gaps.
+    """The regions of a table in one block with gaps, poisoned.
 
     Args:
         table: the table.
-        sizes: its symbols' values.
+        sizes: the largest values of its symbols that will be used; also those of the first step.
     """
 
     def __init__(self, table: NodeTable, sizes: Mapping[str, int]) -> None:
@@ -61,6 +65,13 @@ class HostMemory:
         self._starts = np.array([start + shift for start in starts], np.int64)
         self._lengths = np.array(lengths, np.int64)
         self._base = base
+
+    def begin(self, sizes: Mapping[str, int], keep: Collection[RegionKind] = PERMANENT) -> None:
+        """Start a step of these sizes; what regions hold is forgotten, but for those of `keep`."""
+        self.sizes = dict(sizes)
+        lengths = [evaluate(region.size, sizes) for region in self._table.regions]
+        self._lengths = np.array(lengths, np.int64)
+        self.poison([kind for kind in RegionKind if kind not in keep])
 
     @property
     def block(self) -> Bytes:

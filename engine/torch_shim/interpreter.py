@@ -43,12 +43,33 @@ def watched(check: Check) -> Iterator[None]:
     from triton.runtime import interpreter
 
     module: Any = interpreter
-    before = module._interpreter
-    module._interpreter = _Watched(before, check)
+    before, patch = module._interpreter, module._patch_lang
+    module._interpreter, module._patch_lang = _Watched(before, check), _Once(patch)
     try:
         yield
     finally:
-        module._interpreter = before
+        module._interpreter, module._patch_lang = before, patch
+
+
+class _Once:
+    """Puts the interpreter's functions into Triton's language once a launch.
+
+    The interpreter does it again at every call of a function by a kernel, at great cost and without
+    effect: only the launch takes them out again.
+    """
+
+    def __init__(self, patch: Callable[[Any], Any]) -> None:
+        self._patch, self._done = patch, set[int]()
+
+    def __call__(self, function: Any) -> Any:
+        from triton import language
+
+        modules = (language, language.core)
+        seen = {id(one) for one in function.__globals__.values() if any(one is m for m in modules)}
+        if seen and seen <= self._done:
+            return None
+        self._done |= seen
+        return self._patch(function)
 
 
 class _Watched:

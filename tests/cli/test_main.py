@@ -212,7 +212,7 @@ def test_version(vcc):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("vcc ", {"compile", "run", "inspect"}),
+        ("vcc ", {"compile", "run", "tune", "verify", "doctor", "inspect"}),
         ("vcc inspect ", {"artifact", "batches", "cache", "graph", "kernel", "key"}),
         ("vcc compile demo --mode full", {"full", "full_decode_only", "full_and_piecewise"}),
         ("vcc run demo --golden ", {"off", "one", "all"}),

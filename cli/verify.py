@@ -1,0 +1,106 @@
+"""vcc verify: is an artifact whole, and does its table compute what the model does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from vcc.cli import options
+from vcc.cli.console import columns, events, out, out_json, short, size_text
+from vcc.cli.request import ModelOptions, build_request, takes_model
+from vcc.cli.stored import find_entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from vcc.engine.verify_interpret import Interpreted
+
+
+@takes_model("keep")
+def verify_command(
+    asked: ModelOptions,
+    interpret: Annotated[
+        bool,
+        typer.Option(
+            "--interpret", help="rebuild for --target and run the step on the CPU, in fp32"
+        ),
+    ] = False,
+    tokens: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--tokens", metavar="1,7,40", help="with --interpret: tokens of the steps to run"
+        ),
+    ] = None,
+    cache_dir: options.CacheDir = None,
+    json: options.Json = False,
+) -> None:
+    """Check a stored artifact (id or model), or what a model's GPU code computes."""
+    if interpret:
+        _interpret(asked, tokens, cache_dir, as_json=json)
+    else:
+        _stored(asked.model, cache_dir, as_json=json)
+
+
+def _stored(name: str, cache_dir: Path | None, *, as_json: bool) -> None:
+    from vcc.cache.store import Store
+    from vcc.engine.verify import verify
+
+    store = Store.open(cache_dir)
+    entry = find_entry(store, name)
+    found = verify(store.load(entry))
+    if as_json:
+        out_json(
+            {
+                "artifact": entry.artifact,
+                "blobs": found.blobs,
+                "size": found.size,
+                "contents": dict(found.contents),
+            }
+        )
+        return
+    counts = ", ".join(f"{count} {name}" for name, count in found.contents.items())
+    whole = f"{found.blobs} blobs, {size_text(found.size)}"
+    out(f"{short(entry.artifact)} {entry.title}\nwhole: {whole}{f': {counts}' if counts else ''}")
+
+
+def _interpret(
+    asked: ModelOptions, tokens: str | None, cache_dir: Path | None, *, as_json: bool
+) -> None:
+    from vcc.cache.store import Store
+    from vcc.engine.config.spellings import parse_sizes
+    from vcc.engine.request import settle
+
+    settled, store = settle(build_request(asked)), Store.open(cache_dir)
+    counts = () if tokens is None else parse_sizes(tokens, "--tokens")
+    shown = events(quiet=as_json)
+    try:
+        from vcc.engine.verify_interpret import interpret
+
+        found = interpret(settled, store, counts, shown)
+    finally:
+        shown.close()
+    if as_json:
+        out_json(found.as_dict())
+    else:
+        out(_as_text(found))
+
+
+def _as_text(found: Interpreted) -> str:
+    rows = [("step", "nodes of", "T", "B", "segments", "largest error")]
+    rows += [
+        (
+            one.name,
+            one.graph,
+            str(one.tokens),
+            str(one.seqs),
+            str(one.segments),
+            f"{one.error:.1e}",
+        )
+        for one in found.outcome.steps
+    ]
+    lines = [columns(rows), f"{found.target}: equal to the model in fp32"]
+    if found.rebuilt is not None:
+        id, count = found.rebuilt.artifact[:12], found.rebuilt.blobs
+        lines.append(f"artifact {id}: {count} blobs rebuilt byte by byte")
+    return "\n".join(lines)

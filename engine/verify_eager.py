@@ -1,0 +1,146 @@
+"""The model itself, eagerly in fp32 on the CPU: what a node table is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter
+
+from vcc.engine.config.types import PassConfig
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.graphs.expr import evaluate_all
+from vcc.engine.graphs.program import Call, Program
+from vcc.engine.models.bindings import bindings_of
+from vcc.engine.models.decoder import Decoder
+from vcc.engine.models.decoder_spec import DecoderSpec
+from vcc.engine.models.expressions import Tied
+from vcc.engine.ops.choice import OpChoice
+from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.partition.split import split
+from vcc.engine.passes.apply import apply, enabled
+from vcc.engine.trace.decoder import LAYOUT, StepShape, decoder_trace
+from vcc.engine.trace.trace import trace
+
+Values = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class EagerStep:
+    """A decoder with drawn weights, and its step cut into pieces as a build cuts it.
+
+    Attributes:
+        spec: the decoder.
+        weights: by parameter name.
+        constants: by name.
+        program: the step.
+        graphs: its pieces by id.
+        decoder: the whole model.
+    """
+
+    spec: DecoderSpec
+    weights: Values
+    constants: Values
+    program: Program
+    graphs: Mapping[str, GraphModule]
+    decoder: Decoder
+
+    def logits(self, inputs: Values, caches: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The whole model's logits [B, vocab]; caches are written."""
+        with torch.no_grad():
+            found = self.decoder(*(inputs[name] for name in LAYOUT), list(caches))
+            return torch.as_tensor(found)
+
+    def calls(
+        self, inputs: Values, caches: Sequence[torch.Tensor]
+    ) -> Iterator[tuple[Call, dict[str, torch.Tensor]]]:
+        """The step call by call: each with all values by name, after it ran; caches are written."""
+        values = {**self._given(), **inputs}
+        values |= {f"kv_caches_{index}": cache for index, cache in enumerate(caches)}
+        sizes = {s.name: values[s.source].shape[s.dim] for s in self.program.symbols}
+        for value in self.program.of_role("buffer"):
+            shape, dtype = evaluate_all(value.shape, sizes), DTYPES[value.dtype]
+            values[value.name] = torch.full(shape, -1, dtype=dtype)
+        for call in self.program.calls:
+            with torch.no_grad():
+                self._run(call, values)
+            yield call, values
+
+    def _given(self) -> dict[str, torch.Tensor]:
+        known = {**self.weights, **self.constants}
+        named = (*self.program.of_role("weight"), *self.program.of_role("constant"))
+        return {value.name: known[value.target] for value in named}
+
+    def _run(self, call: Call, values: dict[str, torch.Tensor]) -> None:
+        arguments: list[Any] = [values[a] if isinstance(a, str) else a[0] for a in call.args]
+        if call.kind == "piece":
+            Interpreter(self.graphs[call.target]).run(*arguments)
+            return
+        result = operator(call.target)(*arguments)
+        if call.returns:
+            found = result if isinstance(result, (tuple, list)) else (result,)
+            for name, tensor in zip(call.outs, found, strict=True):
+                values[name].copy_(tensor)
+
+
+def eager_step(
+    spec: DecoderSpec,
+    shape: StepShape,
+    ops: Sequence[str],
+    splitting_ops: Sequence[str],
+    passes: PassConfig,
+) -> EagerStep:
+    """Trace the step on the CPU in fp32 and draw its weights.
+
+    Args:
+        spec: the decoder.
+        shape: the limits of its step.
+        ops: custom ops that are not in plain torch.
+        splitting_ops: where it is cut.
+        passes: passes switched on or off.
+    """
+    load_ops()
+    choice = OpChoice(frozenset(ops))
+    passed = apply(trace(decoder_trace(spec, torch.float32, choice, shape)), enabled(passes))
+    pieces = split(passed.traced, tuple(splitting_ops), ())
+    with torch.device("meta"):
+        decoder = Decoder(spec, torch.float32, choice)
+    weights = draw_weights(spec, decoder)
+    return EagerStep(
+        spec=spec,
+        weights=weights,
+        constants=passed.traced.constants,
+        program=pieces.program,
+        graphs={piece.id: piece.graph for piece in pieces.unique},
+        decoder=decoder.assign(weights),
+    )
+
+
+def draw_weights(spec: DecoderSpec, decoder: Decoder) -> dict[str, torch.Tensor]:
+    """A value for every parameter, drawn by its name: no weight is 1 or 0 by luck.
+
+    Norm weights lie within 0.3 of what does nothing, biases within 0.1 of zero; rows of matrices
+    are normal and keep the size of what they are multiplied with.
+    """
+    tied = {name: one.name for name, one in bindings_of(spec).items() if isinstance(one, Tied)}
+    drawn = {
+        name: _drawn(name, tuple(parameter.shape), spec.norm_offset)
+        for name, parameter in decoder.named_parameters(remove_duplicate=False)
+        if name not in tied
+    }
+    return drawn | {name: drawn[other] for name, other in tied.items()}
+
+
+def _drawn(name: str, shape: tuple[int, ...], offset: float) -> torch.Tensor:
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "little")
+    generator = torch.Generator().manual_seed(seed)
+    spread = torch.rand(shape, generator=generator) * 2 - 1
+    if "norm" in name:
+        return spread * 0.3 + (1.0 - offset)
+    if len(shape) == 1:
+        return spread * 0.1
+    scale: float = 1.5 / shape[-1] ** 0.5
+    return torch.randn(shape, generator=generator) * scale

@@ -1,0 +1,146 @@
+"""vcc verify: a stored artifact is whole, or what is wrong with it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+from support.cli_reference import PAGE, differences, shapes
+from support.gpu_artifacts import cubin, publish, table_and_blobs
+
+from vcc.cache.errors import Exit
+from vcc.cache.store import Store
+from vcc.engine.graphs.table.encode import encode
+
+Blobs = dict[str, bytes]
+
+
+def test_a_whole_artifact_is_counted(vcc, own_store):
+    entry = publish(Store.open(None))
+    text = vcc("verify", "demo").out
+    assert text.startswith(f"{entry.artifact[:12]} demo for sm_90\nwhole: 4 blobs")
+    assert "1 tables, 7 nodes, 3 kernels, 2 cubins, 1 constants" in text
+    found = vcc("verify", entry.artifact[:10], "--json").json
+    assert found["contents"]["nodes"] == 7
+    assert differences(shapes(PAGE.read_text())["verify"], found) == []
+
+
+def test_verifying_imports_no_torch(spawn, own_store):
+    publish(Store.open(None))
+    code = "import sys; from vcc.cli import main\n"
+    code += "sys.exit(main.run(['verify', 'demo']) or 'torch' in sys.modules)"
+    process = spawn(code=code)
+    _, error = process.communicate()
+    assert process.returncode == 0, error
+
+
+def test_a_changed_byte_is_found(vcc, own_store):
+    publish(Store.open(None))
+    blob = max(
+        (p for p in own_store.rglob("*") if p.is_file()),
+        key=lambda p: b"vcctable" in p.read_bytes(),
+    )
+    data = bytearray(blob.read_bytes())
+    data[len(data) // 2] ^= 1
+    blob.chmod(0o600)
+    blob.write_bytes(data)
+    done = vcc("verify", "demo")
+    assert done.code == Exit.INTEGRITY, done.out
+
+
+def without_a_cubin(blobs: Blobs) -> Blobs:
+    return {n: d for n, d in blobs.items() if not n.startswith("cubin/")}
+
+
+def with_a_library(blobs: Blobs) -> Blobs:
+    return {**blobs, "piece/0.so": b"\x7fELF"}
+
+
+def without_a_table(blobs: Blobs) -> Blobs:
+    return {n: d for n, d in blobs.items() if n != "table/step"}
+
+
+def with_a_broken_table(blobs: Blobs) -> Blobs:
+    return {**blobs, "table/step": blobs["table/step"][:-1]}
+
+
+def without_a_constant(blobs: Blobs) -> Blobs:
+    return {n: d for n, d in blobs.items() if not n.startswith("constant/")}
+
+
+def with_a_short_constant(blobs: Blobs) -> Blobs:
+    name = next(n for n in blobs if n.startswith("constant/"))
+    return {**blobs, name: b"\0"}
+
+
+def with_cubins(*functions: tuple[str, int, int], arch: int = 90) -> Callable[[Blobs], Blobs]:
+    """All kernels in one cubin of these functions."""
+
+    def change(blobs: Blobs) -> Blobs:
+        table, _ = table_and_blobs()
+        data = cubin(*functions, arch=arch)
+        digest = sha256(data).hexdigest()
+        kernels = tuple(replace(one, cubin=digest) for one in table.kernels)
+        made = replace(table, kernels=kernels, cubins=((digest, len(data)),))
+        others = {n: d for n, d in blobs.items() if n.startswith("constant/")}
+        return {**others, "table/step": encode(made), f"cubin/{digest}": data}
+
+    return change
+
+
+KERNELS = (("kernel", 40, 56), ("reduce", 18, 48), ("gemm", 168, 72))
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (without_a_cubin, "is missing"),
+        (with_a_library, "blob piece/0.so has no place in a GPU artifact"),
+        (without_a_table, "the artifact has no node table"),
+        (with_a_broken_table, "node table"),
+        (without_a_constant, "needs 4 bytes"),
+        (with_a_short_constant, "needs 4 bytes"),
+        (with_cubins(*KERNELS, arch=80), "is for sm_80"),
+        (with_cubins(*KERNELS[:2]), "kernel gemm of table/step is not in its cubin"),
+        (with_cubins(*KERNELS[:2], ("gemm", 168, 80)), "is given 72 bytes of parameters"),
+        (with_cubins(("kernel", 600, 56), *KERNELS[1:]), "kernel kernel of table/step cannot be"),
+    ],
+)
+def test_what_does_not_hold_together_is_named(vcc, own_store, change, what):
+    publish(Store.open(None), change(table_and_blobs()[1]))
+    done = vcc("verify", "demo")
+    assert done.code == Exit.INTEGRITY, done.out
+    assert what in done.err
+
+
+def test_a_weight_without_a_binding_is_named(vcc, own_store):
+    publish(Store.open(None), info={"bindings": {}})
+    done = vcc("verify", "demo")
+    assert done.code == Exit.INTEGRITY
+    assert "weight model.w of table/step has no binding" in done.err
+
+
+def test_another_loaders_artifact_has_its_bytes_checked(vcc, engine):
+    vcc("compile", "demo")
+    assert "whole: 2 blobs" in vcc("verify", "demo").out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what"),
+    [
+        (("verify", "ffffffff"), Exit.NEGATIVE, "no artifact ffffffff"),
+        (("verify", "demo", "--interpret"), Exit.USAGE, "--interpret is for GPU code"),
+        (("verify", "demo", "--interpret", "--target", "sm_70"), Exit.USAGE, "sm_70"),
+        (
+            ("verify", "demo", "--interpret", "--target", "sm_90", "--tokens", "x"),
+            Exit.USAGE,
+            "cannot read --tokens",
+        ),
+    ],
+)
+def test_what_cannot_be_verified_is_said(vcc, own_store, words, code, what):
+    done = vcc(*words)
+    assert done.code == code
+    assert what in done.err
