@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 from vcc.cache.digest import Digest
 from vcc.cache.errors import CompileError
 from vcc.engine.torch_shim.nodes import mutated_arguments, overload_name
+from vcc.engine.torch_shim.triton_nodes import is_triton_launch, launch_keywords
 from vcc.engine.types import PieceSymbol, TensorSpec
 
 PLAIN = (bool, int, float, complex, str, type(None))
@@ -63,7 +64,8 @@ def _graph_lines(graph: GraphModule, indent: str) -> Iterator[str]:
     numbers = {node: index for index, node in enumerate(graph.graph.nodes)}
     for node, number in numbers.items():
         args = _text(node.args, numbers)
-        kwargs = ", ".join(f"{k}={_text(v, numbers)}" for k, v in sorted(node.kwargs.items()))
+        given = launch_keywords(node) if is_triton_launch(node) else node.kwargs
+        kwargs = ", ".join(f"{k}={_text(v, numbers)}" for k, v in sorted(given.items()))
         yield f"{indent}%{number} = {node.op} {_target(node)} {args} {{{kwargs}}}"
         nested = _nested(graph, node)
         if isinstance(nested, GraphModule):

@@ -87,7 +87,7 @@ def compile_to_graph(
     known = {name: value for name, value in options.items() if _known(config, name)}
     for name in options.keys() - known.keys() - CUDA_OPTIONS.keys():
         raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
-    with named_launches() as tuners:
+    with named_launches() as tuners, plain_addends():
         made: Any = aot_compile(graph, tuple(arguments), options=known)
     kernels = {name: _kernel(tuner, profile) for name, tuner in tuners.items()}
     return FxPiece(made, kernels)
@@ -132,6 +132,29 @@ def named_launches() -> Iterator[dict[str, Any]]:
             setattr(owner, name, function)
 
 
+@contextmanager
+def plain_addends() -> Iterator[None]:
+    """Inside, only a matrix of the result's size is added by a product, no bias that repeats.
+
+    A table's product reads an addend of as many rows; a bias is added where its sum is used.
+    """
+    from torch._inductor.fx_passes import post_grad
+
+    module: Any = post_grad
+    original = module.should_prefer_unfused_addmm
+
+    def prefer(match: Any) -> bool:
+        result = match.output_node().meta["val"]
+        repeats = match.kwargs["inp"].meta["val"].shape != result.shape
+        return bool(repeats or original(match))
+
+    module.should_prefer_unfused_addmm = prefer
+    try:
+        yield
+    finally:
+        module.should_prefer_unfused_addmm = original
+
+
 def _bound_by_name(tuners: dict[str, Any]) -> Callable[..., None]:
     def generate(self: Any, line: Any) -> None:
         tuner = self.kernels[line.kernel_name].tuner
@@ -172,10 +195,8 @@ def _given(converter: Any, line: Any, tuner: Any) -> dict[str, Any]:
         for value, raw in zip_longest(line.call_args, line.raw_args or ())
     ]
     keys = [key for key in (line.raw_keys or ()) if key]
-    if not keys:  # Inductor's own kernel: run-time parameters in the order of the signature
-        constants = tuner.compile_results[0].config.kwargs
-        kinds = tuner.triton_meta["signature"]
-        keys = [k for k, kind in kinds.items() if kind != "constexpr" and k not in constants]
+    if not keys:  # Inductor's own kernel: its parameters in order, also those that are always 1
+        keys = [one.name for one in tuner.fn.params if not one.is_constexpr]
     names = [*keys, *extra]
     if len(names) != len(values) or len(set(names)) != len(names):
         raise CompileError(

@@ -9,6 +9,8 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from vcc.engine.torch_shim.triton_nodes import is_triton_launch, written_by_launch
+
 StorageKey = StorageWeakRef
 """What `storage_key` returns: hashable, equal for one memory."""
 
@@ -30,7 +32,9 @@ def is_splitting(target: Any, names: frozenset[str]) -> bool:
 
 
 def mutated_arguments(node: Node) -> tuple[Any, ...]:
-    """The arguments that a call writes in place, by its schema."""
+    """The arguments that a call writes in place, by its schema; those of a Triton launch too."""
+    if is_triton_launch(node):
+        return written_by_launch(node)
     if not isinstance(node.target, OpOverload):
         return ()
     written: list[Any] = []
@@ -83,7 +87,7 @@ def is_pure(node: Node) -> bool:
         return node.op == "get_attr"
     if isinstance(node.target, OpOverload):
         return not node.target._schema.is_mutable and not node.is_impure()
-    return not node.is_impure()
+    return not node.is_impure() and not is_triton_launch(node)
 
 
 def storage_key(value: torch.Tensor) -> StorageKey:

@@ -103,8 +103,19 @@ def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:
         graph.graph.erase_node(buffer)
     output = next(node for node in graph.graph.nodes if node.op == "output")
     output.args = (tuple(results),)
+    _add_biases_apart(graph)
     graph.recompile()
     return graph
+
+
+def _add_biases_apart(graph: GraphModule) -> None:
+    """`linear(x, w, bias)` as a product and a sum, which fuses into whatever reads it."""
+    linear, add = torch.ops.aten.linear.default, torch.ops.aten.add.Tensor
+    for node in graph.graph.nodes:
+        if node.target is linear and len(node.args) == 3 and node.args[2] is not None:
+            with graph.graph.inserting_before(node):
+                product = graph.graph.call_function(linear, node.args[:2])
+            node.target, node.args = add, (product, node.args[2])
 
 
 def _wrong(

@@ -13,7 +13,14 @@ from support.cuda_child import SM_90, gpu_pieces, in_a_gpu_build
 
 from vcc.cache.errors import CompileError, ConfigError, DeviceError
 from vcc.engine import native
-from vcc.engine.torch_shim import cuda_build, cuda_guard, fx_wrapper, nodes, triton_build
+from vcc.engine.torch_shim import (
+    cuda_build,
+    cuda_guard,
+    fx_wrapper,
+    nodes,
+    triton_build,
+    triton_nodes,
+)
 
 ROWS = {"T": (1, 512)}
 CPU_BUILD = not torch._C._has_cuda
@@ -150,6 +157,61 @@ def test_fx_wrapper_named_launches() -> None:
     with fx_wrapper.named_launches():
         assert [getattr(wrapper_fxir.FxConverter, name) for name in names] != before
     assert [getattr(wrapper_fxir.FxConverter, name) for name in names] == before
+
+
+def test_fx_wrapper_plain_addends() -> None:
+    """The check that a fusion asks stands where it stood."""
+    from torch._inductor.fx_passes import post_grad
+
+    before = post_grad.should_prefer_unfused_addmm
+    with fx_wrapper.plain_addends():
+        assert post_grad.should_prefer_unfused_addmm is not before
+    assert post_grad.should_prefer_unfused_addmm is before
+
+
+# --- triton_nodes
+
+
+def scaled(self: Any, x: torch.Tensor, factor: int = 3) -> torch.Tensor:
+    out = torch.empty_like(x)
+    kernel = torch.library.wrap_triton(user_kernels.constexpr_first)
+    kernel[(x.shape[0],)](x, factor, out, x.shape[0] * 64, BLOCK=128)
+    return out
+
+
+def launch_of(function: Any) -> Any:
+    from support.toys import rows, traced
+
+    graph = traced(function, {"x": rows(6, 64)}, {"x": {0: "T"}}).graph.graph
+    return next(node for node in graph.nodes if triton_nodes.is_triton_launch(node))
+
+
+def test_triton_nodes_is_triton_launch() -> None:
+    assert in_a_gpu_build(lambda: launch_of(scaled) is not None)
+
+
+def test_triton_nodes_written_by_launch() -> None:
+    """Known from the kernel's code; without values any argument may be written."""
+
+    def body() -> Any:
+        node = launch_of(scaled)
+        given = node.kwargs["kwargs"]
+        found = [one is given["out"] for one in triton_nodes.written_by_launch(node)]
+        given["out"].meta.clear()
+        return [found, len(triton_nodes.written_by_launch(node)), nodes.is_pure(node)]
+
+    assert in_a_gpu_build(body) == [[True], 3, False]
+
+
+def test_triton_nodes_launch_keywords() -> None:
+    """Equal for equal calls, although their numbers differ; other constants differ."""
+
+    def body() -> Any:
+        functions = (scaled, scaled, lambda self, x: scaled(self, x, 4))
+        return [str(dict(triton_nodes.launch_keywords(launch_of(one)))) for one in functions]
+
+    first, again, other = in_a_gpu_build(body)
+    assert first == again != other
 
 
 # --- triton_build

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from support.cuda_child import gpu_pieces, in_a_gpu_build, planned
+from support.cuda_child import SM_90, gpu_pieces, in_a_gpu_build, planned
 
 from vcc.cache.errors import CompileError
+from vcc.engine.graphs.planner.pieces import compile_piece
+from vcc.engine.torch_shim.fx_wrapper import cuda_options
 from vcc.engine.torch_shim.profiles import PROFILES
 
 ROWS = {"T": (1, 512)}
@@ -76,6 +78,57 @@ def test_an_output_that_is_written_again_gets_memory_of_its_own() -> None:
     assert in_a_gpu_build(body) == [False, True, True]
 
 
+def test_a_bias_is_added_beside_its_product() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, self.w, self.b)
+
+    def body() -> Any:
+        pieces = gpu_pieces(forward, {"x": ("T", 64)}, ROWS, w=(128, 64), b=(128,))
+        made = planned(pieces)
+        return [len(made.work), [w.c for w in made.work if hasattr(w, "dtype")]]
+
+    assert in_a_gpu_build(body) == [2, [None]]
+
+
+def test_a_size_that_is_always_one_shifts_no_argument() -> None:
+    def body() -> Any:
+        made = planned(gpu_pieces(lambda self, x: x.softmax(-1), {"x": (1, 64)}))
+        (work,) = made.work
+        return [list(work.arguments), [name for name, _ in work.kernel.parameters]]
+
+    bound, taken = in_a_gpu_build(body)
+    assert bound == taken
+    assert "xnumel" not in taken
+
+
+def test_operators_in_triton_stay_launches_of_their_piece_in_every_layer() -> None:
+    """A launch has no result that anyone reads, and its constants a number of their own."""
+
+    def body() -> Any:
+        from support.decoders import SHAPE, spec
+
+        from vcc.engine.config.types import DEFAULT_SPLITTING_OPS
+        from vcc.engine.ops.choice import OpChoice
+        from vcc.engine.ops.register import load_ops
+        from vcc.engine.partition.split import split
+        from vcc.engine.passes.apply import PASSES, apply
+        from vcc.engine.trace.decoder import decoder_trace
+        from vcc.engine.trace.trace import trace
+
+        load_ops()
+        ops = OpChoice(frozenset({"rms_norm", "silu_and_mul"}), "triton")
+        with torch.device("cuda"):
+            request = decoder_trace(spec("llama", 4), torch.bfloat16, ops, SHAPE)
+        pieces = split(apply(trace(request), PASSES).traced, DEFAULT_SPLITTING_OPS, ())
+        made = compile_piece(pieces.unique[1], SM_90, cuda_options({}), strided=(1,))
+        names = [w.kernel.function for w in made.work if not hasattr(w, "dtype")]
+        return [len(pieces.unique), names[:3]]
+
+    unique, names = in_a_gpu_build(body)
+    assert unique == 3
+    assert names == ["fused_add_rms_norm", "silu_and_mul", "fused_add_rms_norm"]
+
+
 def test_a_scaled_product_is_refused_by_name() -> None:
     def forward(self: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.addmm(y, x, self.w.t(), alpha=2)
@@ -91,9 +144,6 @@ def test_a_scaled_product_is_refused_by_name() -> None:
 @pytest.mark.parametrize("target", [name for name in PROFILES if name != "sm_90"])
 def test_every_target_gets_its_own_cubins(target: str) -> None:
     def body() -> Any:
-        from vcc.engine.graphs.planner.pieces import compile_piece
-        from vcc.engine.torch_shim.fx_wrapper import cuda_options
-
         (piece,) = gpu_pieces(lambda self, x: x.softmax(-1), {"x": ("T", 64)}, ROWS).unique
         made = compile_piece(piece, PROFILES[target], cuda_options({}))
         return [work.kernel.cubin for work in made.work]
