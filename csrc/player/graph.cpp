@@ -237,8 +237,6 @@ Graph& Graph::operator=(Graph&& other) noexcept {
 
 void Graph::launch(CUstream stream) const { VCC_CU(cuGraphLaunch(executable_, stream)); }
 
-void Graph::upload(CUstream stream) const { VCC_CU(cuGraphUpload(executable_, stream)); }
-
 void launch_plainly(const Expansion& expansion, uint32_t first, uint32_t count, CUstream stream) {
   for (uint32_t i = first; i < first + count; ++i) {
     const Launch& one = expansion.launches[i];

@@ -20,8 +20,6 @@ class Graph {
   Graph& operator=(Graph&& other) noexcept;
 
   void launch(CUstream stream) const;
-  // Send it to the device ahead of its first launch.
-  void upload(CUstream stream) const;
   explicit operator bool() const { return executable_ != nullptr; }
   uint32_t nodes() const { return nodes_; }
 

@@ -33,6 +33,7 @@ void Graphs::build(std::vector<Descriptor> descriptors, uint32_t hot, uint32_t t
 }
 
 void Graphs::wait() {
+  const std::lock_guard lock(joining_);
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -75,6 +74,7 @@ class Graphs {
   std::map<Step, std::shared_ptr<const Graph>> full_;
   std::map<int64_t, std::shared_ptr<const PieceGraphs>> pieces_;
   GraphCounts counts_;
+  std::mutex joining_;
   std::vector<std::thread> threads_;
 };
 

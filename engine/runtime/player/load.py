@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 
 from vcc.cache.errors import DeviceError, IntegrityError
 from vcc.engine.arena import Arena
@@ -80,7 +81,9 @@ def _placed(
         handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
         layout = Layout.read(handle.describe())
     with boot.ledger.phase("weights"):
-        filling = _Filling(lambda: fill_weights(boot, device, layout, blobs))
+        constants = {name: data for name, data in blobs.items() if name.startswith(CONSTANT)}
+        refill = partial(fill_weights, boot, device, layout, constants)
+        filling = _Filling(refill)
     shapes = StepShapes(
         dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs),
         boot.settings.max_seqs,
@@ -101,8 +104,10 @@ def _placed(
         )
     limits = _limits(boot, layout, blocks.mapped)
     graphs = shapes.count(layout.segments[0])
-    parts = PlayerParts(device, handle, layout, limits, shapes, GraphStat(), arena, graphs)
-    return PlayerRunner(parts)
+    stat = GraphStat()
+    return PlayerRunner(
+        PlayerParts(device, handle, layout, limits, shapes, stat, arena, graphs, refill)
+    )
 
 
 def check_device(device: Device, rules: Mapping[str, str]) -> None:

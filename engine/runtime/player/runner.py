@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,10 @@ from vcc.engine.runtime.wrapper import CaptureGate
 
 @dataclass(frozen=True, slots=True)
 class PlayerParts:
-    """What a runner is made of; `graphs` is how many were declared."""
+    """What a runner is made of.
+
+    `graphs` is how many were declared; `refill` copies the weights to the device again.
+    """
 
     device: Device
     handle: PlayerHandle
@@ -41,6 +44,7 @@ class PlayerParts:
     stat: GraphStat
     arena: Any
     graphs: int
+    refill: Callable[[], object] = lambda: None
 
 
 class PlayerRunner:
@@ -144,6 +148,17 @@ class PlayerRunner:
     def player(self) -> PlayerHandle:
         """The native player."""
         return self._parts.handle
+
+    def reload(self) -> None:
+        """Copy the weights to the device again, after they were discarded and woken.
+
+        Raises:
+            ModelError: the checkpoint is not what it was.
+            DeviceError: their memory is still asleep.
+        """
+        with self._turn.taken():
+            self._parts.refill()
+            self.arena.mark_filled("weights")
 
     def close(self) -> None:
         """Give all device memory back."""

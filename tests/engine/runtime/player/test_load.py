@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.fake_cuda import Fake
+from support.player_runner import batch
 from support.step_tables import (
     BLOCK,
     BLOCKS_EACH,
@@ -25,7 +26,7 @@ from support.step_tables import (
     toy_step,
 )
 
-from vcc.cache.errors import DeviceError, IntegrityError, ModelError
+from vcc.cache.errors import DeviceError, GraphError, IntegrityError, ModelError
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.engine.config.kv_memory import KvMemory
@@ -137,6 +138,22 @@ def test_a_runner_that_nobody_uses_gives_its_memory_back(weights: Path) -> None:
     del runner
     gc.collect()
     assert devices.open_device().free_memory == free
+
+
+def test_discarded_weights_are_read_again(weights: Path) -> None:
+    runner = loaded(boot(weights))
+    home, size = runner._parts.layout.weights[0], 2 * VOCAB * HIDDEN
+    before = runner.player.read(home, size).tolist()
+    runner.arena.discard(["weights"])
+    with pytest.raises(GraphError, match="weights"):
+        runner.step(batch(2))
+    runner.arena.wake()
+    with pytest.raises(GraphError, match="weights"):
+        runner.step(batch(2))
+    runner.reload()
+    assert runner.player.read(home, size).tolist() == before
+    runner.step(batch(2))
+    runner.close()
 
 
 @pytest.mark.parametrize(
