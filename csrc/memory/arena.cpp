@@ -3,26 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "memory/heap.h"
-#include "memory/host_copy.h"
-#include "memory/tags.h"
+#include "memory/arena_tag.h"
 
 namespace vcc {
 
-struct Arena::Range {
-  Range(std::shared_ptr<Device> device, size_t size, size_t chunk)
-      : pages(std::move(device), size, chunk), size(size) {}
-  Pages pages;
-  size_t size;
-};
-
 namespace {
-
-// Chunks of one reservation that had memory when its tag fell asleep.
-struct Taken {
-  Pages* pages;
-  std::vector<size_t> chunks;
-};
 
 // Heaps of a tag by the size of their blocks. Small blocks do not pin the pages of large ones, and
 // a chunk is at most an eighth of the smallest block that gets one of its own, so that holes
@@ -40,8 +25,9 @@ constexpr Kind kKinds[] = {
     {SIZE_MAX, 16, 2.0},
 };
 
+static_assert(std::size(kKinds) == kHeaps);
+
 constexpr size_t kRangeChunk = size_t{32} << 20;
-constexpr size_t kBatch = 8;  // chunks mapped before copies into them are begun
 
 size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
@@ -58,63 +44,6 @@ class Relaxed {
 };
 
 }  // namespace
-
-struct Arena::Tag {
-  std::string name;
-  std::unique_ptr<Heap> heaps[std::size(kKinds)];
-  std::map<CUdeviceptr, std::unique_ptr<Range>> ranges;
-  bool asleep = false;
-  bool filled = true;  // false: contents were dropped and nobody has written them since
-  std::vector<Taken> taken;
-  std::unique_ptr<HostCopy> kept;
-  size_t plain = 0;  // bytes, off switch
-
-  void awake() {
-    asleep = false;
-    kept.reset();
-    taken.clear();
-  }
-
-  // By ascending address.
-  std::vector<Pages*> pages() const {
-    std::vector<Pages*> all;
-    for (const auto& heap : heaps) {
-      if (!heap) continue;
-      for (Pages* pages : heap->pages()) all.push_back(pages);
-    }
-    for (const auto& [_, range] : ranges) all.push_back(&range->pages);
-    std::sort(all.begin(), all.end(), [](Pages* a, Pages* b) { return a->base() < b->base(); });
-    return all;
-  }
-
-  size_t mapped() const {
-    size_t sum = plain;
-    for (const Pages* pages : pages()) sum += pages->mapped();
-    return sum;
-  }
-
-  size_t live() const {
-    size_t sum = plain;
-    for (const auto& heap : heaps) sum += heap ? heap->live() : 0;
-    for (const auto& [_, range] : ranges) sum += range->pages.mapped();
-    return sum;
-  }
-
-  HostCopy::Places places() const {
-    HostCopy::Places all;
-    for (const auto& heap : heaps) {
-      if (!heap) continue;
-      for (const auto& place : heap->used()) all.push_back(place);
-    }
-    for (const auto& [base, range] : ranges) {
-      for (const size_t i : range->pages.mapped_chunks()) {
-        all.emplace_back(base + i * range->pages.chunk(), range->pages.chunk());
-      }
-    }
-    std::sort(all.begin(), all.end());
-    return all;
-  }
-};
 
 Arena::Arena(std::shared_ptr<Device> device, bool enabled)
     : device_(std::move(device)), enabled_(enabled) {
@@ -146,16 +75,6 @@ Arena::Tag& Arena::tag(const std::string& name) {
     found->name = name;
   }
   return *found;
-}
-
-std::vector<Arena::Tag*> Arena::chosen(const Tags& names) {
-  std::vector<Tag*> all;
-  for (const auto& [name, tag] : tags_) {
-    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) {
-      all.push_back(tag.get());
-    }
-  }
-  return all;
 }
 
 Heap& Arena::heap_for(Tag& tag, size_t size) {
@@ -334,142 +253,6 @@ size_t Arena::available() {
   return free;
 }
 
-void Arena::sleep(int level, const Tags& names) {
-  const std::lock_guard lock(lock_);
-  require_enabled("put memory to sleep");
-  if (level != 1 && level != 2) {
-    throw Error(Code::kUsage, "cannot sleep at level " + std::to_string(level), "",
-                "use 1 (contents are kept) or 2 (contents are dropped)");
-  }
-  const std::vector<Tag*> tags = chosen(names);
-  std::vector<bool> kept;
-  for (const Tag* one : tags) kept.push_back(policy_of(one->name).kept_at(level));
-  put_to_sleep(tags, kept);
-  ++counters_.sleeps;
-}
-
-void Arena::discard(const Tags& names) {
-  const std::lock_guard lock(lock_);
-  require_enabled("discard memory");
-  const std::vector<Tag*> tags = chosen(names);
-  put_to_sleep(tags, std::vector<bool>(tags.size(), false));
-  for (Tag* one : tags) {  // also what slept with its contents until now
-    one->kept.reset();
-    one->filled = false;
-  }
-  version_.fetch_add(1);
-  ++counters_.discards;
-  count_memory();
-}
-
-// Contents are saved first, for all tags; then memory is given back, that of kept tags first. When
-// the driver refuses to take a chunk back, what was taken is mapped and filled again; contents that
-// were to be dropped may be lost by then, and their tag counts as not filled.
-void Arena::put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>& kept) {
-  device_->use();
-  synchronise();
-  std::vector<Tag*> going;
-  std::vector<std::unique_ptr<HostCopy>> copies;
-  for (const bool keep : {true, false}) {
-    for (size_t i = 0; i < tags.size(); ++i) {
-      if (tags[i]->asleep || kept[i] != keep) continue;
-      for (auto& heap : tags[i]->heaps) {
-        if (heap) heap->trim();
-      }
-      going.push_back(tags[i]);
-      copies.push_back(keep ? std::make_unique<HostCopy>(device_, tags[i]->places()) : nullptr);
-    }
-  }
-  version_.fetch_add(1);
-  size_t gone = 0;
-  try {
-    for (; gone < going.size(); ++gone) take_memory(*going[gone], std::move(copies[gone]));
-  } catch (...) {
-    for (size_t i = 0; i <= gone; ++i) {
-      try {
-        restore(*going[i]);
-        going[i]->awake();
-      } catch (const Error&) {  // it sleeps, with what was taken and its contents kept
-      }
-    }
-    count_memory();
-    throw;
-  }
-  count_memory();
-}
-
-void Arena::take_memory(Tag& one, std::unique_ptr<HostCopy> contents) {
-  one.kept = std::move(contents);
-  one.asleep = true;
-  for (Pages* pages : one.pages()) {
-    one.taken.push_back({pages, {}});
-    for (const size_t chunk : pages->mapped_chunks()) {
-      pages->unmap(chunk);
-      one.taken.back().chunks.push_back(chunk);
-      if (!one.kept) one.filled = false;
-    }
-  }
-}
-
-// Map what was taken and copy the contents back; on failure the tag sleeps as before.
-void Arena::restore(Tag& one) {
-  if (!one.asleep) return;
-  try {
-    if (one.kept) one.kept->rewind();
-    for (const Taken& taken : one.taken) {
-      for (size_t at = 0; at < taken.chunks.size(); at += kBatch) {
-        const size_t end = std::min(at + kBatch, taken.chunks.size());
-        taken.pages->map_these({taken.chunks.begin() + static_cast<ptrdiff_t>(at),
-                                taken.chunks.begin() + static_cast<ptrdiff_t>(end)});
-        if (!one.kept) continue;
-        one.kept->start_below(taken.pages->base() +
-                              (taken.chunks[end - 1] + 1) * taken.pages->chunk());
-      }
-    }
-    if (one.kept) {
-      one.kept->start_below(UINT64_MAX);  // what reaches into chunks that were never taken
-      one.kept->wait();
-    }
-  } catch (...) {
-    fall_asleep_again({&one});
-    throw;
-  }
-}
-
-void Arena::fall_asleep_again(const std::vector<Tag*>& tags) noexcept {
-  for (Tag* one : tags) {
-    one->asleep = true;
-    if (one->kept) one->kept->settle();
-    for (const Taken& taken : one->taken) taken.pages->unmap_quietly(taken.chunks);
-  }
-}
-
-void Arena::wake(const Tags& names) {
-  const std::lock_guard lock(lock_);
-  require_enabled("wake memory");
-  device_->use();
-  std::vector<Tag*> woken;
-  trim_locked();
-  try {
-    for (const auto& [name, one] : tags_) {
-      const bool named =
-          names.empty() || std::find(names.begin(), names.end(), name) != names.end();
-      if (!one->asleep || (!named && policy_of(name).deferrable)) continue;
-      restore(*one);
-      woken.push_back(one.get());
-    }
-  } catch (Error& error) {
-    fall_asleep_again(woken);
-    error.hint = "nothing was woken and contents are kept: free device memory and wake again";
-    count_memory();
-    throw;
-  }
-  for (Tag* one : woken) one->awake();
-  version_.fetch_add(1);
-  ++counters_.wakes;
-  count_memory();
-}
-
 size_t Arena::trim() {
   const std::lock_guard lock(lock_);
   if (!enabled_) return 0;
@@ -493,21 +276,6 @@ size_t Arena::trim_locked() {
 
 void Arena::synchronise() { VCC_CU(cuCtxSynchronize()); }
 
-void Arena::require(const std::string& name, Need need, const char* task) {
-  const std::lock_guard lock(lock_);
-  const auto found = tags_.find(name);
-  if (found == tags_.end()) return;
-  const Tag& one = *found->second;
-  if (one.asleep) {
-    throw Error(Code::kGraph, task, "the memory of \"" + name + "\" sleeps or was discarded",
-                "wake it first");
-  }
-  if (need == Need::kContents && !one.filled) {
-    throw Error(Code::kGraph, task, "the contents of \"" + name + "\" were dropped",
-                "load them again first");
-  }
-}
-
 void Arena::require_awake(const Tag& one, const char* task) const {
   if (!one.asleep) return;
   throw Error(Code::kDevice, std::string("cannot ") + task,
@@ -518,20 +286,6 @@ void Arena::require_enabled(const char* task) const {
   if (enabled_) return;
   throw Error(Code::kUsage, std::string("cannot ") + task,
               "the memory arena is off (VCC_USE_CUDA_MEMORY_POOL=0)", "leave it on");
-}
-
-void Arena::mark_filled(const std::string& name) {
-  const std::lock_guard lock(lock_);
-  const auto found = tags_.find(name);
-  if (found == tags_.end() || found->second->asleep) return;
-  found->second->filled = true;
-  version_.fetch_add(1);
-}
-
-bool Arena::asleep(const std::string& name) {
-  const std::lock_guard lock(lock_);
-  const auto found = tags_.find(name);
-  return found != tags_.end() && found->second->asleep;
 }
 
 void Arena::count_memory() {
