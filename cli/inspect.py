@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -52,16 +53,20 @@ _HEAD = ("artifact", "age", "size", "dtype", "compile", "graphs", "what")
 def inspect_artifact(
     name: options.Stored, cache_dir: options.CacheDir = None, json: options.Json = False
 ) -> None:
-    """Show one artifact: request, keys, host rules, blobs."""
+    """Show one artifact: request, keys, host rules, blobs, GPU content."""
     import msgspec
 
     from vcc.cache.store import Store
+    from vcc.cli.gpu_content import gemm_rows, gpu_sections, measured
 
     store = Store.open(cache_dir)
     entry = find_entry(store, name)
-    manifest = store.load(entry).manifest
+    loaded = store.load(entry)
+    manifest = loaded.manifest
+    products = measured(store, loaded)
     if json:
         fields = dict(msgspec.to_builtins(manifest))
+        fields["products"] = [asdict(one) for one in products]
         out_json({"artifact": entry.artifact, "size": entry.size, **fields})
         return
     out(f"{entry.artifact}\n{manifest.title}, {size_text(entry.size)}, {_age(entry.created)} old")
@@ -75,6 +80,10 @@ def inspect_artifact(
         ("built with", manifest.builder),
     ):
         _section(title, pairs)
+    for title, found in gpu_sections(manifest):
+        _section(title, found)
+    if products:
+        out("\nmatrix products\n" + _indented(columns(gemm_rows(products))))
     rows = [(n, size_text(b.size), b.kind, b.sha256[:16]) for n, b in manifest.blobs.items()]
     out("\nblobs\n" + _indented(columns(rows or [("none",)])))
 

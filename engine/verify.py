@@ -108,10 +108,10 @@ def _check_kernel(table: str, kernel: Kernel, cubin: Cubin) -> None:
 def _check_tensors(
     table: str, found: NodeTable, loaded: Loaded, blobs: Mapping[str, bytes]
 ) -> None:
-    bindings = loaded.manifest.info.get("bindings")
-    bound = bindings if isinstance(bindings, dict) else {}
+    bindings = loaded.manifest.info.get("bindings")  # a plain module has none
+    bound = bindings if isinstance(bindings, dict) else None
     for tensor in found.tensors:
-        if tensor.role is Role.WEIGHT and tensor.target not in bound:
+        if tensor.role is Role.WEIGHT and bound is not None and tensor.target not in bound:
             raise _refused(f"weight {tensor.target} of {table} has no binding", "")
         if tensor.role is Role.CONSTANT:
             data = blobs.get(CONSTANT + tensor.target)

@@ -146,3 +146,21 @@ def test_json_has_the_shape_of_the_page(vcc, stored):
     assert differences(shown["graph"], vcc("inspect", "graph", "demo", "--json").json) == []
     found = vcc("inspect", "kernel", digest_of("gemm"), "--json").json
     assert differences(shown["kernel"], found) == []
+
+
+def test_artifact_shows_gpu_code_regions_and_measured_products(vcc, stored, monkeypatch):
+    from vcc.engine.tune import store as tuning
+    from vcc.engine.tune.shapes import GemmShape
+
+    shape = GemmShape(1, 64, 64, "bfloat16")
+    choice = tuning.GemmChoice("NVIDIA H200", 130000, shape, "triton", None, 3.25)
+    assert "matrix products" not in vcc("inspect", "artifact", "demo").out
+    monkeypatch.setattr(tuning, "choices", lambda store, loaded: (choice,))
+    text = vcc("inspect", "artifact", "demo").out
+    for part in ("3 in 2 cubins", "1 empty, 2 gemm", "graph sizes  1, 2, 4", "a block", "12.8"):
+        assert part in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["NVIDIA", "H200", "1", "64", "64", "bfloat16", "triton", "-", "3.2"] in rows
+    found = vcc("inspect", "artifact", "demo", "--json").json
+    assert differences(shapes(PAGE.read_text())["artifact"], found) == []
+    assert found["products"][0]["shape"]["n"] == 64

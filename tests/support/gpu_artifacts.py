@@ -10,6 +10,7 @@ from support.tables import every_kind
 from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
+from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Role
 from vcc.engine.models.source import open_source
@@ -72,13 +73,20 @@ def _moved(kernel: Kernel, cubin: str) -> Kernel:
 def manifest(**changes: object) -> Manifest:
     """The manifest of a GPU build of the demo, with made-up keys."""
     digest = open_source("demo", weights="none").model_key().digest.hex
+    table, _ = table_and_blobs()
     fields: dict[str, object] = {
         "request": (("model.digest", digest), ("target", "sm_90")),
         "open_fields": (),
         "code_key": (("torch", "2.13"),),
         "host_rules": {"loader": "Player", "arch": "sm_90", "driver": "12000"},
         "title": "demo for sm_90",
-        "info": {"bindings": {"model.w": "w"}},
+        "info": {
+            "bindings": {"model.w": "w"},
+            "device": "NVIDIA H200",
+            "toolkit": "12.8",
+            "compilation": {"capture_sizes": [1, 2, 4]},
+            "table": figures(table, encode(table)),
+        },
     }
     return Manifest(**(fields | changes))  # type: ignore[arg-type]
 
