@@ -23,6 +23,9 @@ EXECUTED = (
     "vcc inspect cache",
     "vcc inspect artifact demo",
     "vcc inspect key demo",
+    "vcc compile demo --target sm_90",
+    "vcc inspect graph demo --tokens 4 --seqs 4",
+    "vcc verify demo --interpret --target sm_90",
 )
 
 # Command -> the file that runs it, or one of the same form with a checkpoint made on the spot.
