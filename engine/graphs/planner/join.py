@@ -182,7 +182,9 @@ def _laid_out(flat: Flat, step: Step, scratch: int) -> tuple[Places, tuple[Regio
     offsets: dict[str, Expr] = {}
     sizes: dict[RegionKind, Expr] = {}
     for kind in (RegionKind.WEIGHTS, RegionKind.KV_CACHE, RegionKind.IO):
-        found, sizes[kind] = stacked([m for m in _in_order(flat, step) if m.kind is kind])
+        found, sizes[kind] = stacked(
+            [_fixed(m, step.highs) for m in _in_order(flat, step) if m.kind is kind]
+        )
         offsets |= found
     found, sizes[RegionKind.WORKSPACE] = pack(
         lifetimes(
@@ -196,6 +198,13 @@ def _laid_out(flat: Flat, step: Step, scratch: int) -> tuple[Places, tuple[Regio
     kinds = [kind for kind, size in sizes.items() if size != 0]
     regions = tuple(Region(kind, sizes[kind]) for kind in kinds)
     return Places({k: i for i, k in enumerate(kinds)}, flat.memories, offsets), regions
+
+
+def _fixed(memory: Memory, highs: Mapping[str, int]) -> Memory:
+    """Inputs and outputs lie at the same place at every size: the host writes and reads there."""
+    if memory.kind is not RegionKind.IO:
+        return memory
+    return replace(memory, size=largest(memory.size, highs))
 
 
 def _in_order(flat: Flat, step: Step) -> list[Memory]:
