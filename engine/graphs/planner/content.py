@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from vcc.engine.graphs.planner import sources
 from vcc.engine.graphs.planner.sources import KernelSource, ValuePlace
 
@@ -80,7 +82,7 @@ def read(folder: Path) -> GpuContent:
     """Read what `write` left."""
     report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
     names = report.pop("constants")
-    values = {name: ValuePlace(**place) for name, place in report.pop("values").items()}
+    values = msgspec.convert(report.pop("values"), dict[str, ValuePlace])
     return GpuContent(
         table=(folder / TABLE).read_bytes(),
         cubins={file.name: file.read_bytes() for file in sorted((folder / CUBINS).iterdir())},

@@ -146,17 +146,16 @@ def sizes_of(table: NodeTable, tokens: int, seqs: int) -> dict[str, int]:
 
 
 def test_inputs_are_contiguous_and_before_what_the_host_reads(table: NodeTable) -> None:
-    for tokens, seqs in ((1, 1), (7, 3), (512, 64)):
-        sizes = sizes_of(table, tokens, seqs)
-        io = next(i for i, r in enumerate(table.regions) if r.kind is RegionKind.IO)
-        found = [t for t in table.tensors if t.region == io]
-        found.sort(key=lambda t: evaluate(t.offset, sizes))
-        roles = [t.role for t in found]
-        assert {t.name for t in found if t.role is Role.INPUT} == INPUTS
-        assert [t.name for t in found if t.role is Role.OUTPUT] == ["token", "logits"]
-        assert roles == [Role.INPUT] * len(INPUTS) + [Role.OUTPUT] * 2
-        last = max(evaluate(t.offset, sizes) for t in found if t.role is Role.INPUT)
-        assert last < 16 * 256 + sum(4 * 33 * n for n in (tokens, seqs))
+    """At places that are the same at every size, as the host holds on to them."""
+    io = next(i for i, r in enumerate(table.regions) if r.kind is RegionKind.IO)
+    found = sorted((t for t in table.tensors if t.region == io), key=lambda t: t.offset)
+    assert {t.name for t in found if t.role is Role.INPUT} == INPUTS
+    assert [t.name for t in found if t.role is Role.OUTPUT] == ["token", "logits"]
+    assert [t.role for t in found] == [Role.INPUT] * len(INPUTS) + [Role.OUTPUT] * 2
+    sizes = sizes_of(table, 512, 64)
+    ends = [t.offset + SIZES[t.dtype] * evaluate(["*", *t.shape, 1], sizes) for t in found]
+    gaps = [after.offset - end for end, after in zip(ends, found[1:], strict=False)]
+    assert all(0 <= gap < 256 for gap in gaps)
 
 
 def test_pieces_depend_on_the_sequences_only_in_the_last_one(table: NodeTable) -> None:
