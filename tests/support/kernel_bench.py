@@ -123,7 +123,7 @@ class Bench:
             want, index = a @ w[0].T, itertools.count()
             peer = self.linear_us(partial(next_product, a, w, index), rows)
             times: dict[str, float] = {}
-            tiles = tiles_for(PROFILE, "bfloat16")
+            tiles = tiles_for(PROFILE, "bfloat16", n)
             chosen = next(t for t in tiles if t.max_rows == 0 or t.max_rows >= rows)
             own = (chosen, splits_for(chosen, n, k, PROFILE))
             for tile, parts in (own, *linear_candidates(rows, n, k)):

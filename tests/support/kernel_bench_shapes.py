@@ -32,29 +32,28 @@ PREFILL_CANDIDATES = (
     PrefillConfig(128, 128, 8, 3),
     PrefillConfig(128, 128, 8, 2),
     PrefillConfig(128, 64, 8, 3),
-    PrefillConfig(128, 64, 8, 5),
     PrefillConfig(128, 64, 4, 3),
+    PrefillConfig(128, 64, 4, 2),
     PrefillConfig(64, 64, 4, 3),
-    PrefillConfig(64, 128, 4, 3),
+    PrefillConfig(64, 64, 4, 2),
+    PrefillConfig(64, 64, 4, 5),
 )
 DECODE_CANDIDATES = (
-    DecodeConfig(64, 4, 5, 4),
-    DecodeConfig(64, 4, 3, 4),
     DecodeConfig(64, 4, 5, 2),
-    DecodeConfig(128, 4, 3, 2),
-    DecodeConfig(128, 4, 5, 2),
+    DecodeConfig(64, 4, 3, 2),
+    DecodeConfig(64, 4, 3, 4),
+    DecodeConfig(32, 4, 5, 2),
     DecodeConfig(32, 4, 5, 4),
-    DecodeConfig(32, 2, 5, 6),
+    DecodeConfig(128, 4, 3, 2),
+    DecodeConfig(64, 8, 3, 2),
+    DecodeConfig(64, 2, 3, 4),
 )
 
 FEW: tuple[tuple[int, int, int, int], ...] = (
     (64, 128, 4, 4),
     (64, 128, 4, 5),
-    (64, 256, 4, 3),
     (128, 64, 4, 5),
     (128, 128, 4, 3),
-    (128, 128, 8, 3),
-    (64, 64, 4, 6),
 )
 """(tile_n, tile_k, warps, stages) with the weights as the left operand."""
 
@@ -63,10 +62,6 @@ MANY: tuple[tuple[int, int, int, int, int], ...] = (
     (128, 256, 64, 8, 3),
     (128, 128, 64, 8, 4),
     (128, 128, 64, 4, 4),
-    (128, 128, 128, 8, 3),
-    (64, 256, 64, 8, 4),
-    (256, 128, 64, 8, 3),
-    (128, 64, 64, 4, 5),
     (64, 128, 64, 4, 5),
 )
 """(tile_rows, tile_n, tile_k, warps, stages)."""

@@ -67,7 +67,7 @@ def _specs() -> Iterator[Any]:
 
 def _linear_specs() -> Iterator[Any]:
     for (n, k), rows in itertools.product(LINEAR_SHAPES, LINEAR_ROWS):
-        own = [(tile, splits_for(tile, n, k, PROFILE)) for tile in tiles_for(PROFILE, NAME)]
+        own = [(tile, splits_for(tile, n, k, PROFILE)) for tile in tiles_for(PROFILE, NAME, n)]
         for tile, parts in (*own, *linear_candidates(rows, n, k)):
             yield linear_spec(NAME, tile, False, parts > 1, aligned=True)
             if parts > 1:

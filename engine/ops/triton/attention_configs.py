@@ -25,7 +25,7 @@ class DecodeConfig:
     keys: int
     warps: int
     stages: int
-    waves: int = 4
+    waves: int = 2
 
     def programs(self, profile: DeviceProfile) -> int:
         """Programs that fill the device."""

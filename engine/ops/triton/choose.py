@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from vcc.engine.ops.triton.philox import philox_word
-from vcc.engine.ops.triton.sample import _highest, _is_greedy, _is_nan, _ordered, _weight
+from vcc.engine.ops.triton.sample import _cold, _highest, _is_greedy, _is_nan, _ordered, _weight
 
 
 @triton.jit
@@ -28,37 +28,47 @@ def _last_key(
     from_row,
     count,
     highest,
-    heat,
+    cold,
     wanted,
     BY_WEIGHT: tl.constexpr,
     SHIFT: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """The largest key such that the tokens of it and above reach `wanted` in number or weight."""
+    """The largest key such that the tokens of it and above reach `wanted` in number or weight.
+
+    Two bits a pass: the lanes' sums of three thresholds are added up at the end of the pass.
+    """
     found = (wanted * 0) - (2147483648 >> SHIFT)
-    for bit in range(32 - SHIFT):
-        tried = found + (wanted * 0 + 1 << (31 - SHIFT - bit))
-        reached = wanted * 0
+    for turn in range((33 - SHIFT) // 2):
+        unit = wanted * 0 + 1 << ((33 - SHIFT) // 2 - 1 - turn) * 2
+        first = tl.zeros((TILE,), tl.int64)
+        second = tl.zeros((TILE,), tl.int64)
+        third = tl.zeros((TILE,), tl.int64)
         for start in range(0, count, TILE):
             x, inside = _tile(row, kept, from_row, start, count, TILE)
-            above = inside & (_ordered(x, SHIFT).to(tl.int64) >= tried)
+            key = _ordered(x, SHIFT).to(tl.int64) - found
+            share = inside.to(tl.int64)
             if BY_WEIGHT:
-                reached += tl.sum(tl.where(above, _weight(x, highest, heat), 0), 0)
-            else:
-                reached += tl.sum(above.to(tl.int64), 0)
-        found = tl.where(reached >= wanted, tried, found)
+                share = tl.where(inside, _weight(x, highest, cold), 0)
+            first += tl.where(key >= unit, share, 0)
+            second += tl.where(key >= 2 * unit, share, 0)
+            third += tl.where(key >= 3 * unit, share, 0)
+        steps = (tl.sum(first, 0) >= wanted).to(tl.int64)
+        steps += (tl.sum(second, 0) >= wanted).to(tl.int64)
+        steps += (tl.sum(third, 0) >= wanted).to(tl.int64)
+        found += steps * unit
     return found
 
 
 @triton.jit
 def _around(
-    row, kept, from_row, count, highest, heat, key, SHIFT: tl.constexpr, TILE: tl.constexpr
+    row, kept, from_row, count, highest, cold, key, SHIFT: tl.constexpr, TILE: tl.constexpr
 ):
     """Number and weight of the tokens above a key; number of those that have it; weight of one."""
     above, weight, ties, each = key * 0, key * 0, key * 0, key * 0
     for start in range(0, count, TILE):
         x, inside = _tile(row, kept, from_row, start, count, TILE)
-        mine, share = _ordered(x, SHIFT).to(tl.int64), _weight(x, highest, heat)
+        mine, share = _ordered(x, SHIFT).to(tl.int64), _weight(x, highest, cold)
         above += tl.sum((inside & (mine > key)).to(tl.int64), 0)
         weight += tl.sum(tl.where(inside & (mine > key), share, 0), 0)
         ties += tl.sum((inside & (mine == key)).to(tl.int64), 0)
@@ -93,7 +103,7 @@ def _scaled(word, total):
 
 @triton.jit
 def _by_id(
-    row, weights, point, highest, heat, VOCAB: tl.constexpr, CHUNK: tl.constexpr,
+    row, weights, point, highest, cold, VOCAB: tl.constexpr, CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr, CHUNK_LANES: tl.constexpr,
 ):  # fmt: skip
     """The token at a point of the weights in order of id: its chunk first, then the token."""
@@ -104,7 +114,7 @@ def _by_id(
     rest = point - tl.sum(tl.where(lane < chunk, mass, 0), 0)
     ids = chunk * CHUNK + tl.arange(0, CHUNK)
     x = tl.load(row + ids, mask=ids < VOCAB, other=-float("inf")).to(tl.float32)
-    behind = tl.cumsum(_weight(x, highest, heat), 0) <= rest
+    behind = tl.cumsum(_weight(x, highest, cold), 0) <= rest
     return tl.minimum(chunk * CHUNK + tl.sum(behind.to(tl.int32), 0), VOCAB - 1)
 
 
@@ -135,7 +145,7 @@ def sample_choose(
             if not limited:
                 chosen = tl.where(p < 1.0, 0, VOCAB - 1)
         else:
-            heat = tl.maximum(heat, 1e-30)
+            cold = _cold(heat)
             word = philox_word(tl.load(seed + seq), tl.load(request + seq), tl.load(step + seq))
             if limited | (p < 1.0):
                 count = tl.load(kept_count + seq)
@@ -150,11 +160,11 @@ def sample_choose(
                 each = total * 0
                 if limited:
                     edge = _last_key(
-                        row, short, from_row, count, highest, heat, k.to(tl.int64), False,
+                        row, short, from_row, count, highest, cold, k.to(tl.int64), False,
                         SHIFT, TILE,
                     )  # fmt: skip
                     above, before, _, each = _around(
-                        row, short, from_row, count, highest, heat, edge, SHIFT, TILE
+                        row, short, from_row, count, highest, cold, edge, SHIFT, TILE
                     )
                     room = k - above
                     total = before + room * each
@@ -167,11 +177,11 @@ def sample_choose(
                             total = before + room * each
                     else:
                         cut = _last_key(
-                            row, short, from_row, count, highest, heat, tl.maximum(wanted, 1),
+                            row, short, from_row, count, highest, cold, tl.maximum(wanted, 1),
                             True, SHIFT, TILE,
                         )  # fmt: skip
                         _, before, ties, each = _around(
-                            row, short, from_row, count, highest, heat, cut, SHIFT, TILE
+                            row, short, from_row, count, highest, cold, cut, SHIFT, TILE
                         )
                         each = tl.maximum(each, 1)
                         room = tl.minimum(tl.maximum(tl.cdiv(wanted - before, each), 1), ties)
@@ -180,10 +190,10 @@ def sample_choose(
                 point = _scaled(word, total)
                 if point < before:
                     edge = _last_key(
-                        row, short, from_row, count, highest, heat, point + 1, True, SHIFT, TILE
+                        row, short, from_row, count, highest, cold, point + 1, True, SHIFT, TILE
                     )
                     _, before, room, each = _around(
-                        row, short, from_row, count, highest, heat, edge, SHIFT, TILE
+                        row, short, from_row, count, highest, cold, edge, SHIFT, TILE
                     )
                 rank = tl.minimum((point - before) // tl.maximum(each, 1), room - 1)
                 chosen = _tie(row, short, short_ids, from_row, count, edge, rank, SHIFT, TILE)
@@ -191,7 +201,7 @@ def sample_choose(
                 lane_mass = tl.load(weights + seq * CHUNKS + lane, mask=lane < CHUNKS, other=0)
                 point = _scaled(word, tl.sum(lane_mass, 0))
                 chosen = _by_id(
-                    row, weights + seq * CHUNKS, point, highest, heat, VOCAB, CHUNK, CHUNKS,
+                    row, weights + seq * CHUNKS, point, highest, cold, VOCAB, CHUNK, CHUNKS,
                     CHUNK_LANES,
                 )  # fmt: skip
     tl.store(token + seq, chosen)

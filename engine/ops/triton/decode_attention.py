@@ -17,6 +17,32 @@ def capped(score, CAP: tl.constexpr):
 
 
 @triton.jit
+def key_places(
+    blocks,
+    at,
+    start,
+    end,
+    KV_WIDTH: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    KEYS: tl.constexpr,
+    MASKED: tl.constexpr,
+):
+    """Elements from the cache's start to each key of start.. (a multiple of KEYS) before end.
+
+    `at` is the place of each key in its block. Where a tile is whole blocks, the place inside a block is the same in
+    every tile: it stays out of the loop, and an address costs one multiplication.
+    """
+    lane = tl.arange(0, KEYS)
+    if KEYS % BLOCK_SIZE == 0:
+        entry = blocks + start // BLOCK_SIZE + lane // BLOCK_SIZE
+    else:
+        entry = blocks + (start + lane) // BLOCK_SIZE
+        at = (start + lane) % BLOCK_SIZE * KV_WIDTH
+    block = tl.load(entry, mask=start + lane < end, other=0) if MASKED else tl.load(entry)
+    return block.to(tl.int64) * (BLOCK_SIZE * KV_WIDTH), at
+
+
+@triton.jit
 def split_count(seqs, KV_HEADS: tl.constexpr, PROGRAMS: tl.constexpr):
     """Programs that share the keys of one sequence and KV head."""
     return tl.maximum(PROGRAMS // (seqs * KV_HEADS), 1)
@@ -76,6 +102,8 @@ def decode_attention(
     query = tl.load(q + seq.to(tl.int64) * Q_STRIDE + place, mask=inside, other=0.0)
     blocks = block_table + seq.to(tl.int64) * TABLE_WIDTH
     home = kv_cache + kv_head * HEAD_DIM
+    home_values = home + plane
+    inner = tl.arange(0, KEYS) % BLOCK_SIZE * (KV_HEADS * HEAD_DIM)
 
     peak = tl.full((LANES,), -float("inf"), tl.float32)
     total = tl.zeros((LANES,), tl.float32)
@@ -85,12 +113,15 @@ def decode_attention(
         seen = key < end
         if WINDOW > 0:
             seen = seen & (key >= length - WINDOW)
-        block = tl.load(blocks + key // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
-        slot = (block * BLOCK_SIZE + key % BLOCK_SIZE) * (KV_HEADS * HEAD_DIM)
-        spot = slot[:, None] + dim[None, :]
-        held = seen[:, None] & (dim < HEAD_DIM)[None, :]
-        keys = tl.load(home + spot, mask=held, other=0.0)
-        values = tl.load(home + plane + spot, mask=held, other=0.0)
+        block, at = key_places(
+            blocks, inner, start, end, KV_HEADS * HEAD_DIM, BLOCK_SIZE, KEYS, True
+        )
+        spot = at[:, None] + dim[None, :]
+        held = seen[:, None]
+        if HEAD_DIM < DIMS:
+            held = held & (dim < HEAD_DIM)[None, :]
+        keys = tl.load(home + block[:, None] + spot, mask=held, other=0.0)
+        values = tl.load(home_values + block[:, None] + spot, mask=held, other=0.0)
         score = tl.dot(query, tl.trans(keys), input_precision="ieee") * SCALE
         if CAP > 0:
             score = capped(score, CAP)
@@ -149,7 +180,7 @@ def reduce_attention(
             row = (first + lane) * GROUP + head % GROUP
             high = tl.load(peaks + row, mask=lane < splits, other=-float("inf"))
             part = tl.load(sums + row, mask=lane < splits, other=0.0)
-            held = (high > -float("inf"))[:, None]
+            held = (lane < splits)[:, None]
             values = tl.load(partial + row[:, None] * DIMS + dim[None, :], mask=held, other=0.0)
             now = tl.maximum(peak, tl.max(high, 0))
             base = tl.where(now == -float("inf"), 0.0, now)

@@ -68,7 +68,7 @@ def gemm_variants(
     for n, k, has_c in dict.fromkeys(gemms):
         if n % 16 == 0 and k % 16 == 0:
             found += [
-                _variant(dtype, profile, n, k, has_c, tile) for tile in tiles_for(profile, dtype)
+                _variant(dtype, profile, n, k, has_c, tile) for tile in tiles_for(profile, dtype, n)
             ]
     for has_c in (False, True):
         found.append(_variant(dtype, profile, 0, 0, has_c, ODD))

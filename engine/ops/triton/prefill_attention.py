@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from vcc.engine.ops.triton.decode_attention import capped
+from vcc.engine.ops.triton.decode_attention import capped, key_places
 
 
 @triton.jit
@@ -49,26 +49,26 @@ def _attend(
 ):
     """Online softmax over the keys begin..end; unmasked when every row sees all of them."""
     dim = tl.arange(0, DIMS)
+    inner = tl.arange(0, KEYS) % BLOCK_SIZE * KV_WIDTH
+    home_values = home + plane
     for start in range(begin, end, KEYS):
         start = tl.multiple_of(start, KEYS)
         key = start + tl.arange(0, KEYS)
+        block, at = key_places(blocks, inner, start, end, KV_WIDTH, BLOCK_SIZE, KEYS, MASKED)
+        spot = at[:, None] + dim[None, :]
         if MASKED:
-            block = tl.load(blocks + key // BLOCK_SIZE, mask=key < end, other=0).to(tl.int64)
-        else:
-            block = tl.load(blocks + key // BLOCK_SIZE).to(tl.int64)
-        slot = (block * BLOCK_SIZE + key % BLOCK_SIZE) * KV_WIDTH
-        spot = home + slot[:, None] + dim[None, :]
-        if MASKED:
-            held = (key < end)[:, None] & (dim < HEAD_DIM)[None, :]
-            keys = tl.load(spot, mask=held, other=0.0)
-            values = tl.load(spot + plane, mask=held, other=0.0)
+            held = (key < end)[:, None]
+            if HEAD_DIM < DIMS:
+                held = held & (dim < HEAD_DIM)[None, :]
+            keys = tl.load(home + block[:, None] + spot, mask=held, other=0.0)
+            values = tl.load(home_values + block[:, None] + spot, mask=held, other=0.0)
         elif HEAD_DIM < DIMS:
             held = (dim < HEAD_DIM)[None, :]
-            keys = tl.load(spot, mask=held, other=0.0)
-            values = tl.load(spot + plane, mask=held, other=0.0)
+            keys = tl.load(home + block[:, None] + spot, mask=held, other=0.0)
+            values = tl.load(home_values + block[:, None] + spot, mask=held, other=0.0)
         else:
-            keys = tl.load(spot)
-            values = tl.load(spot + plane)
+            keys = tl.load(home + block[:, None] + spot)
+            values = tl.load(home_values + block[:, None] + spot)
         score = tl.dot(query, tl.trans(keys), input_precision="ieee")
         unit: tl.constexpr = (1.0 if CAP > 0 else SCALE) * 1.4426950408889634
         if CAP > 0:

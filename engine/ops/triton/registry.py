@@ -97,7 +97,7 @@ def _kv_write(literals: Mapping[str, Any], facts: Facts) -> Launches:
             "K_STRIDE": key.row_stride,
             "V_STRIDE": value.row_stride,
         },
-        frozenset(names),
+        frozenset((*names, *_aligned_plane(key.width, facts))),
         num_warps=2,
     )
     arguments = {name: name for name in names} | {"plane": _plane(key.width, facts)}
@@ -131,7 +131,7 @@ def _paged_attention(literals: Mapping[str, Any], facts: Facts) -> Launches:
         {"seqs": "i32"},
         (["*", "B", shape.kv_heads * shape.group], 1, 1),
         When.UNIFORM,
-        {"PROGRAMS": programs, "LANES": 16},
+        {"PROGRAMS": programs, "LANES": min(64, power_of_two(programs // shape.kv_heads))},
         (4, 1),
     )
     return Launches((split, reduce, _prefill(shape, facts)), spaces)
@@ -166,7 +166,7 @@ WRITTEN: Mapping[Any, frozenset[str]] = {
 class _Shape:
     """The sizes of one call of paged attention, checked."""
 
-    __slots__ = ("constants", "dims", "dtype", "group", "kv_heads", "numbers")
+    __slots__ = ("aligned", "constants", "dims", "dtype", "group", "kv_heads", "numbers")
 
     def __init__(self, literals: Mapping[str, Any], facts: Facts) -> None:
         q, cache, out = (literals[name] for name in ("q", "kv_cache", "out"))
@@ -178,6 +178,8 @@ class _Shape:
             )
         self.group = q.width // (self.kv_heads * head_dim)
         self.dims, self.dtype = max(16, power_of_two(head_dim)), facts.dtype
+        # Without this fact values are read two bytes at a time.
+        self.aligned = _aligned_plane(self.kv_heads * head_dim, facts)
         self.numbers = {
             "plane": _plane(self.kv_heads * head_dim, facts), "tokens": "T", "seqs": "B"
         }  # fmt: skip
@@ -211,7 +213,7 @@ class _Shape:
             function,
             (*((name, self._type(name)) for name in pointers), *numbers.items()),
             {name: every[name] for name in function.arg_names if name in every},
-            frozenset(pointers),
+            frozenset((*pointers, *(name for name in self.aligned if name in numbers))),
             *options,
         )
         written = WRITTEN[function]
@@ -229,6 +231,11 @@ class _Shape:
 def _plane(width: int, facts: Facts) -> Expr:
     """Elements between the K and the V half of a cache of K blocks."""
     return ["*", "K", facts.block_size * width]
+
+
+def _aligned_plane(width: int, facts: Facts) -> tuple[str, ...]:
+    """`plane` where it is a multiple of 16 for every number of blocks."""
+    return ("plane",) if facts.block_size * width % 16 == 0 else ()
 
 
 BUILDERS: Mapping[str, Callable[[Mapping[str, Any], Facts], Launches]] = {

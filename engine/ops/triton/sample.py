@@ -31,9 +31,15 @@ def _is_nan(x):
 
 
 @triton.jit
-def _weight(x, highest, temperature):
+def _cold(temperature):
+    """What differences of logits are multiplied by to become exponents of two."""
+    return 1.4426950408889634 / tl.maximum(temperature, 1e-30)
+
+
+@triton.jit
+def _weight(x, highest, cold):
     # 2^40 for the largest logit: 2^18 tokens of it stay below 2^60.
-    return (tl.exp((x - highest) / temperature) * 1099511627776.0).to(tl.int64)
+    return (tl.exp2((x - highest) * cold) * 1099511627776.0).to(tl.int64)
 
 
 @triton.jit
@@ -91,21 +97,21 @@ def sample_levels(
     CHUNK_LANES: tl.constexpr,
     LEVELS: tl.constexpr,
 ):
-    """The same grid: the chunk's weight, and its tokens by level: half a unit of the exponent each.
+    """The same grid: the chunk's weight, and its tokens by level: twice the halvings of its weight.
 
     Writes weights i64 [B, CHUNKS] and counts i32 [B, CHUNKS, LEVELS]; nothing for a greedy row.
     """
     chunk, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     heat, k = tl.load(temperature + row), tl.load(top_k + row)
     if not _is_greedy(heat, k):
-        heat = tl.maximum(heat, 1e-30)
+        cold = _cold(heat)
         ids = chunk * CHUNK + tl.arange(0, CHUNK)
         inside = ids < VOCAB
         highest = _highest(peaks + row * CHUNKS, CHUNKS, CHUNK_LANES)
         x = tl.load(logits + row * VOCAB + ids, mask=inside, other=-float("inf")).to(tl.float32)
-        weight = tl.sum(_weight(x, highest, heat), 0)
+        weight = tl.sum(_weight(x, highest, cold), 0)
         tl.store(weights + row * CHUNKS + chunk, weight)
-        level = _level(x, highest, heat, LEVELS)
+        level = _level(x, highest, cold, LEVELS)
         outside = tl.sum((ids >= VOCAB).to(tl.int32), 0)
         lane = tl.arange(0, LEVELS)
         count = tl.histogram(level, LEVELS) - tl.where(lane == LEVELS - 1, outside, 0)
@@ -113,8 +119,8 @@ def sample_levels(
 
 
 @triton.jit
-def _level(x, highest, temperature, LEVELS: tl.constexpr):
-    distance = tl.minimum((highest - x) / temperature * 2.0, LEVELS - 1.0)
+def _level(x, highest, cold, LEVELS: tl.constexpr):
+    distance = tl.minimum((highest - x) * cold * 2.0, LEVELS - 1.0)
     return tl.where(distance == distance, distance, 0.0).to(tl.int32)
 
 
@@ -146,7 +152,7 @@ def sample_gather(
     heat, p, k = tl.load(temperature + row), tl.load(top_p + row), tl.load(top_k + row)
     limited = (k > 0) & (k < VOCAB)
     if (not _is_greedy(heat, k)) & (limited | (p < 1.0)):
-        heat = tl.maximum(heat, 1e-30)
+        cold = _cold(heat)
         lane, level_lane = tl.arange(0, 16), tl.arange(0, LEVELS)
         home = counts + row * CHUNKS * LEVELS + level_lane[None, :]
         total = tl.zeros((LEVELS,), tl.int32)
@@ -156,7 +162,7 @@ def sample_gather(
         chunk_lane = tl.arange(0, CHUNK_LANES)
         mass = tl.load(weights + row * CHUNKS + chunk_lane, mask=chunk_lane < CHUNKS, other=0)
         # Tokens of a level weigh at most as much as its nearest edge: what is left out is certain.
-        most = total.to(tl.float32) * tl.exp(level_lane.to(tl.float32) * -0.5)
+        most = total.to(tl.float32) * tl.exp2(level_lane.to(tl.float32) * -0.5)
         left_out = tl.sum(most, 0) - tl.cumsum(most, 0)
         allowed = (1.0 - p - 1e-5) * (tl.sum(mass, 0).to(tl.float32) / 1099511627776.0)
         last_p = tl.sum((left_out > allowed).to(tl.int32), 0)
@@ -172,7 +178,7 @@ def sample_gather(
         inside = ids < VOCAB
         highest = _highest(peaks + row * CHUNKS, CHUNKS, CHUNK_LANES)
         x = tl.load(logits + row * VOCAB + ids, mask=inside, other=-float("inf")).to(tl.float32)
-        chosen = inside & (_level(x, highest, heat, LEVELS) <= last)
+        chosen = inside & (_level(x, highest, cold, LEVELS) <= last)
         place = offset + tl.cumsum(chosen.to(tl.int32), 0) - 1
         chosen = chosen & (place < ROOM)
         tl.store(kept + row * ROOM + place, x, mask=chosen)

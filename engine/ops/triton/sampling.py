@@ -26,6 +26,9 @@ LEVELS = 64
 ROOM = 4096
 """Tokens of a row's short list."""
 
+TILE = 2048
+"""Tokens that the choice looks at at a time."""
+
 MOST_TOKENS = 1 << 18
 """Largest vocabulary: the sum of its weights must stay below 2^58."""
 
@@ -54,7 +57,7 @@ STAGES: tuple[tuple[Any, frozenset[str], int], ...] = (
     (sample_scan, frozenset({"peaks", "places"}), 4),
     (sample_levels, frozenset({"weights", "counts"}), 4),
     (sample_gather, frozenset({"kept", "kept_ids", "kept_count"}), 4),
-    (sample_choose, frozenset({"token"}), 16),
+    (sample_choose, frozenset({"token"}), 8),
 )
 """Kernel, what it writes, warps; in order. The last has one program a row."""
 
@@ -78,7 +81,7 @@ def sample_launches(facts: Facts) -> Launches:
         "LEVELS": LEVELS,
         "ROOM": ROOM,
         "SHIFT": SHIFTS[facts.dtype],
-        "TILE": ROOM,
+        "TILE": TILE,
     }
     return Launches(
         tuple(_launch(*stage, constants, facts.dtype) for stage in STAGES),
