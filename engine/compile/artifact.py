@@ -26,11 +26,13 @@ class Made:
         blobs: every blob by its name in the manifest.
         info: `passes`, `pieces`, `constants` and what else the manifest says of the code.
         rules: host rules that follow from it.
+        plan: entries of the plan key that only the build knows.
     """
 
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
+    plan: Mapping[str, str] = field(default_factory=dict)
 
 
 def manifest_of(
@@ -50,7 +52,7 @@ def manifest_of(
         request=pairs(request),
         open_fields=open_fields,
         code_key=pairs({**code, **_constant_entries(made)}),
-        plan_key=pairs(plan_entries(settled)),
+        plan_key=pairs({**plan_entries(settled), **made.plan}),
         host_rules={**host_rules(settled, loader), **made.rules},
         created=int(time.time()),
         builder=versions(),

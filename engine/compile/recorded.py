@@ -23,4 +23,6 @@ def record_for_gpu(build: Build) -> Made:
     build.counters.add("captures", len(tables.info["recorded"]))
     device = tables.info["device"]
     rules = {"arch": profile.target, "driver": str(device["driver"])}
-    return Made(tables.blobs, {**tables.info, "device": device["name"]}, rules)
+    # Kernels were chosen by libraries for this very GPU; the sizes are in the plan key already.
+    plan = {"recorded.device": device["name"], "recorded.cuda": str(tables.info["cuda"])}
+    return Made(tables.blobs, {**tables.info, "device": device["name"]}, rules, plan)

@@ -100,7 +100,12 @@ def capture(subject: Subject, placement: str, folder: Path, *, answers: bool) ->
         for descriptor, graph in graphs.items():
             _answer(subject, descriptor, graph, memory, tensors, folder)
     used = (*sizes[:WORKSPACE], pool_used(WORKSPACE))
-    report = {"used": used, "bases": PLACEMENTS[placement], "device": device_info(ordinal)}
+    report = {
+        "used": used,
+        "bases": PLACEMENTS[placement],
+        "device": device_info(ordinal),
+        "cuda": torch.version.cuda or "",
+    }
     (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
 
 

@@ -46,7 +46,8 @@ def tables_of(
     ]
     blobs: dict[str, bytes] = {}
     cubins: dict[str, bytes] = {}
-    info: dict[str, Any] = {"recorded": [], "device": reports[0].get("device", {})}
+    info: dict[str, Any] = {"recorded": []}
+    info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
         progress(descriptor.file)
         merged = merge(SEGMENT, *_drafts(folders, descriptor), moves)
