@@ -1,0 +1,176 @@
+"""Matrix products of the native player: the store's entries, buckets of rows, choices."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from support.fake_cuda import Fake
+from support.fake_cuda.cubins import cubin
+from support.fake_cuda.fixtures import RawArena
+from support.player_case import full, launched, plain
+from support.step_tables import CUBIN, DIGEST, HIDDEN, TOKENS, VOCAB, toy_step
+
+from vcc.cache.errors import GraphError, IntegrityError
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.graphs.table.types import (
+    READ,
+    WRITE,
+    Edge,
+    Kernel,
+    Node,
+    NodeKind,
+    NodeTable,
+    Param,
+    ParamKind,
+    Region,
+    RegionKind,
+    Segment,
+    SegmentKind,
+    When,
+)
+from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
+
+STORED = cubin({"nvjet": (128,), "splitk": (8, 8, 4)})
+STORED_DIGEST = hashlib.sha256(STORED).hexdigest()
+SHAPE = (HIDDEN, HIDDEN, DTYPE_NAMES.index("bfloat16"), 0)
+WORKSPACE = 1 << 16
+
+
+def entry(rows: int, *, most: int = 0, edge: int = 0) -> bytes:
+    """A product of `rows` rows as cuBLASLt leaves it: bytes with pointers inside, then a sum."""
+    sizes = (rows * HIDDEN * 2, HIDDEN * HIDDEN * 2, most or rows * HIDDEN * 2, WORKSPACE)
+    operands = (0, 1, 3, 4)
+    regions = tuple(
+        Region(RegionKind.OPERAND, size, index) for index, size in zip(operands, sizes, strict=True)
+    )
+    first = (
+        Param(ParamKind.BYTES, 0, 0, value=bytes([rows]) * 128),
+        Param(ParamKind.POINTER, READ, 16, 0, 0),
+        Param(ParamKind.POINTER, READ, 48, 1, 32),
+        Param(ParamKind.POINTER, WRITE, 100, 3, 0),
+    )
+    second = (
+        Param(ParamKind.POINTER, READ, 0, 3, 64),
+        Param(ParamKind.POINTER, WRITE, 8, 2, 0),
+        Param(ParamKind.I32, 0, 16, value=rows),
+    )
+    table = NodeTable(
+        regions=regions,
+        cubins=((STORED_DIGEST, len(STORED)),),
+        kernels=(
+            Kernel(STORED_DIGEST, "nvjet", (384, 1, 1), 0, 128),
+            Kernel(STORED_DIGEST, "splitk", (32, 1, 1), 0, 20),
+        ),
+        nodes=(
+            Node(NodeKind.KERNEL, When.ALWAYS, 0, (rows, 1, 1), first),
+            Node(NodeKind.KERNEL, When.ALWAYS, 1, (2, 1, 1), second),
+        ),
+        segments=(Segment(SegmentKind.OP, "gemm", 2),),
+        edges=(Edge(0, 1, edge),),
+    )
+    return encode(table)
+
+
+@contextmanager
+def player(
+    arena: RawArena, *entries: tuple[int, bytes], variants: bool = True
+) -> Iterator[PlayerHandle]:
+    handle = PlayerHandle(arena.handle, toy_step(variants=variants).data)
+    try:
+        handle.add_cubin(DIGEST, CUBIN)
+        handle.add_cubin(STORED_DIGEST, STORED)
+        for rows, data in entries:
+            handle.add_gemm(rows, SHAPE, data)
+        yield handle
+    finally:
+        handle.close()
+
+
+def products(fake: Fake, handle: PlayerHandle, tokens: int) -> list[str]:
+    """Who computes the first product of a step; the second one is of another shape."""
+    names = [one.name for one in launched(fake, handle, plain(tokens, 2))]
+    return names[1 : names.index("kv_write")]
+
+
+def test_the_smallest_entry_that_holds_the_rows_is_taken(fake: Fake, arena: RawArena) -> None:
+    with player(arena, (4, entry(4)), (16, entry(16))) as handle:
+        handle.place(4, 4, 1, 1)
+        for tokens, rows in ((1, 4), (4, 4), (5, 16), (16, 16)):
+            first, second = launched(fake, handle, plain(tokens, 2))[1:3]
+            assert (first.name, second.name) == ("nvjet", "splitk")
+            assert first.grid == (rows, 1, 1)
+            assert first.words[0] == rows
+            route = handle.gemms(tokens, 2)[0]
+            assert (route["route"], route["rows"]) == ("store", rows)
+        assert products(fake, handle, 17) == ["gemm"]  # the table's own kernel
+
+
+def test_pointers_go_into_the_bytes_that_were_recorded(fake: Fake, arena: RawArena) -> None:
+    with player(arena, (8, entry(8))) as handle:
+        handle.place(4, 4, 1, 1)
+        norm, first, second, *_ = launched(fake, handle, plain(8, 2))
+        a = struct.unpack_from("<Q", norm.words, 16)[0]
+        weight = struct.unpack_from("<Q", norm.words, 8)[0]
+        assert struct.unpack_from("<Q", first.words, 16) == (a,)
+        assert struct.unpack_from("<Q", first.words, 48) == (weight + 32,)
+        (workspace,) = struct.unpack_from("<Q", first.words, 100)
+        assert struct.unpack_from("<QQi", second.words) == (workspace + 64, a + 8192, 8)
+        assert first.words[:16] == bytes([8]) * 16
+        assert first.words[108:] == bytes([8]) * 20
+        # The workspace is the table's scratch, grown to what the entry needs.
+        scratch = next(one for one in handle.describe()["regions"] if one["kind"] == 4)
+        assert scratch["address"] == workspace
+        assert scratch["bytes"] >= WORKSPACE
+
+
+def test_the_measured_choice_goes_first(fake: Fake, arena: RawArena) -> None:
+    with player(arena, (4, entry(4)), (16, entry(16))) as handle:
+        handle.prefer_gemm(16, SHAPE, 2)
+        handle.place(4, 4, 1, 1)
+        assert products(fake, handle, 4) == ["nvjet", "splitk"]
+        assert products(fake, handle, 9) == ["gemm"]
+
+
+def test_an_entry_larger_than_the_buffers_is_never_taken(fake: Fake, arena: RawArena) -> None:
+    with player(arena, (TOKENS + 1, entry(TOKENS + 1))) as handle:
+        handle.place(4, 4, 1, 1)
+        assert products(fake, handle, TOKENS) == ["gemm"]
+
+
+def test_an_operand_beyond_its_region_is_refused(arena: RawArena) -> None:
+    with player(arena, (4, entry(4, most=1 << 20))) as handle:
+        handle.place(4, 4, 1, 1)
+        with pytest.raises(GraphError, match="operand 3"):
+            handle.step(plain(4, 2), 1, handle.slot(), Inputs.STEP, Read.NOTHING)
+
+
+@pytest.mark.parametrize("edge", [0, 1])
+def test_edges_inside_an_entry_are_those_of_the_graph(
+    fake: Fake, arena: RawArena, edge: int
+) -> None:
+    """The player reads them back and would refuse others."""
+    with player(arena, (4, entry(4, edge=edge))) as handle:
+        handle.place(4, 4, 1, 1)
+        handle.build([full(4, 2)], 1, 0)
+        wanted = launched(fake, handle, plain(4, 2))
+        assert launched(fake, handle, full(4, 2)) == wanted
+
+
+def test_a_step_is_no_entry_and_an_entry_is_no_step(arena: RawArena) -> None:
+    with player(arena) as handle, pytest.raises(IntegrityError, match="GEMM store"):
+        handle.add_gemm(4, SHAPE, toy_step().data)
+    with pytest.raises(IntegrityError, match="matrix product"):
+        PlayerHandle(arena.handle, entry(4))
+
+
+def test_without_entry_and_kernel_nobody_computes_it(arena: RawArena) -> None:
+    with player(arena, (4, entry(4)), variants=False) as handle:
+        handle.place(4, 4, 1, 1)
+        assert [one["route"] for one in handle.gemms(4, 2)] == ["store", "none"]
+        with pytest.raises(GraphError, match=f"by {VOCAB} x {HIDDEN}"):
+            handle.build([full(4, 2)], 1, 0)
