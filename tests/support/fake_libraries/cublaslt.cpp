@@ -70,8 +70,7 @@ int launch(const char* name, CUstream stream, void** parameters, unsigned rows) 
 
 bool capturing(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  of_driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing")(stream,
-                                                                                  &status);
+  of_driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing")(stream, &status);
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
@@ -138,7 +137,7 @@ API int cublasLtMatmul(void*, void*, const void*, const void* w, void*, const vo
   }
   if (mode("host")) {
     code |= of_driver<CUresult (*)(CUstream, CUhostFn, void*)>("cuLaunchHostFunc")(stream, nothing,
-                                                                                  nullptr);
+                                                                                   nullptr);
   }
   if (mode("wrong") && !capturing(stream)) std::memset(d, 0x11, 2);
   std::free(partly);
