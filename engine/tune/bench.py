@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, write
 from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NONE, NodeTable, RegionKind, Variant
 from vcc.engine.tune.index import STORED, VARIANT, Measured
 from vcc.engine.tune.record import A, C, D, W, operand_sizes
-from vcc.engine.tune.self_test import operands_of
+from vcc.engine.tune.self_test import random_bits
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmEntry
 
@@ -28,6 +29,9 @@ FEWEST, MOST = 4, 32
 """Products in a graph."""
 
 ROUNDS = 3
+BLOCK = 4 << 20
+"""Bytes of random values that are copied all over the operands."""
+
 REDUCE_COLUMNS = 1024
 """Columns that one program of a reducing kernel sums."""
 
@@ -138,11 +142,20 @@ def _placed(shape: GemmShape, spare: int, stack: ExitStack) -> Place:
 
     weights = tuple(room(sizes[W]) for _ in range(count))
     place = Place(room(sizes[A]), weights, room(sizes[C]), room(sizes[D]), room(spare))
-    a, w, c = operands_of(shape)
-    for address, data in ((place.a, a), *((one, w) for one in weights), (place.c, c)):
-        if address:
-            write(address, data)
+    _fill(shape, [(place.a, sizes[A]), *((one, sizes[W]) for one in weights), (place.c, sizes[C])])
     return place
+
+
+def _fill(shape: GemmShape, targets: Sequence[tuple[int, int]]) -> None:
+    """Random values in every range, by copies on the device: weights of a head are gigabytes."""
+    with DeviceBytes(BLOCK) as source:
+        write(source.address, random_bits(BLOCK // DTYPES[shape.dtype], shape.dtype, seed=0))
+        copies = Replay(Functions({}))
+        for target, size in targets:
+            for at in range(0, size, BLOCK):
+                copies.copy_own(target + at, source.address, min(BLOCK, size - at))
+        copies.instantiate().launch()
+        copies.close()
 
 
 Adder = Callable[[Replay, int], None]

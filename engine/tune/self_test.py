@@ -24,8 +24,11 @@ from vcc.engine.tune.store import GemmEntry
 MOST = 24
 """Products that are tried; more are thinned out evenly."""
 
-LARGEST = 1 << 30
+LARGEST = 1 << 29
 """Bytes of operands of a product that is tried at most."""
+
+PART = 1_000_003
+"""Random values that are made; more are the same again."""
 
 
 def self_test(entries: Sequence[GemmEntry]) -> SelfTest:
@@ -57,9 +60,14 @@ def chosen(entries: Sequence[GemmEntry]) -> list[GemmEntry]:
 
 def operands_of(shape: GemmShape, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     """Random values of a, w and c as raw bits, uint16 or uint32, around the size of one."""
-    rng = np.random.default_rng(seed)
     counts = (shape.m * shape.k, shape.n * shape.k, shape.m * shape.n * shape.has_c)
-    return [_bits(rng.standard_normal(count, np.float32), shape.dtype) for count in counts]
+    return [random_bits(count, shape.dtype, 3 * seed + i) for i, count in enumerate(counts)]
+
+
+def random_bits(count: int, dtype: str, seed: int) -> np.ndarray[Any, Any]:
+    """Normal values as raw bits; a long array repeats a part whose length no size divides."""
+    values = np.random.default_rng(seed).standard_normal(min(count, PART), np.float32)
+    return np.resize(_bits(values, dtype), count)
 
 
 def _bits(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

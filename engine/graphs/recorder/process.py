@@ -114,7 +114,11 @@ def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) 
 def _capture_apart(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
     process = _FORK.Process(target=_work, args=(settled, profile, placement, folder, os.getpid()))
     process.start()
-    process.join()
+    try:
+        process.join()
+    finally:  # an interrupted build leaves no process on the GPU
+        process.kill()
+        process.join()
     if (folder / "report.json").exists():
         return
     if (folder / FAILED).exists():
