@@ -11,7 +11,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, err, out, out_json, short, size_text
-from vcc.cli.stored import find_entry
+from vcc.cli.stored import PLAYER, find_entry
 
 if TYPE_CHECKING:
     from vcc.engine.graphs.summary import Summary
@@ -45,7 +45,7 @@ def inspect_graph(
     from vcc.engine.graphs.summary import sizes_of, summarise
 
     store = Store.open(cache_dir)
-    entry = find_entry(store, name, loader="Player")
+    entry = find_entry(store, name, loader=PLAYER)
     tables = read_tables(store.load(entry))
     found = {
         label: summarise(table, sizes_of(table, T=tokens, B=seqs))

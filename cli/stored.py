@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from vcc.cache.request import Entry
     from vcc.cache.store import Store
 
+PLAYER = "Player"
+"""The loader of GPU artifacts."""
+
 
 def find_entry(store: Store, name: str, loader: str = "") -> Entry:
     """The entry an id, the beginning of one, or a model names; a model's newest.
@@ -33,8 +36,10 @@ def find_entry(store: Store, name: str, loader: str = "") -> Entry:
         return fit[0]
     found = _of_model(entries, name, loader)
     if found is None:
+        kind = f"no artifact {name} for a GPU" if loader == PLAYER else f"no artifact {name}"
+        build = f"; vcc compile {name} --target sm_90 builds one" if loader == PLAYER else ""
         raise MissingArtifact(
-            f"no artifact {name}", f"not in {store.root}", "vcc inspect cache lists what is stored"
+            kind, f"not in {store.root}", f"vcc inspect cache lists what is stored{build}"
         )
     return found
 

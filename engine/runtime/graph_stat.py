@@ -71,7 +71,7 @@ class GraphStat:
         """Tell `sink` of every step from now on."""
         self._sink = sink
 
-    def record(self, raw_tokens: int, dispatch: Dispatch, seqs: int = 0) -> None:
+    def record(self, raw_tokens: int, dispatch: Dispatch, seqs: int) -> None:
         """Count one step and tell the sink.
 
         Args:

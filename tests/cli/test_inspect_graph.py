@@ -81,7 +81,10 @@ def test_an_artifact_without_tables_says_for_what_it_is(vcc, engine):
     assert done.code == Exit.USAGE
     assert "it was built for cpu:x86-64-v3" in done.err
     assert "--target sm_90" in done.err
-    assert vcc("inspect", "graph", "demo").code == Exit.NEGATIVE
+    missing = vcc("inspect", "graph", "demo")
+    assert missing.code == Exit.NEGATIVE
+    assert "no artifact demo for a GPU" in missing.err
+    assert "vcc compile demo --target sm_90" in missing.err
 
 
 def test_of_a_model_the_gpu_artifact_is_taken(vcc, engine, stored):

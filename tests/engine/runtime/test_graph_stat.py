@@ -30,7 +30,7 @@ def test_the_summary_counts_modes_reasons_and_padding() -> None:
     stat = GraphStat()
     made = Dispatcher.build(GraphMode.PIECEWISE, (4,), max_seqs=4)
     for tokens in (3, 3, 4, 5):
-        stat.record(tokens, made.dispatch(tokens, False))
+        stat.record(tokens, made.dispatch(tokens, False), 1)
     summary = stat.summary()
     assert (summary.steps, summary.raw_tokens, summary.padded_tokens) == (4, 15, 17)
     assert summary.modes == (("piecewise", 3), ("none", 1))
