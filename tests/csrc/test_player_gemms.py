@@ -6,13 +6,14 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from support.fake_cuda import Fake
 from support.fake_cuda.cubins import cubin
 from support.fake_cuda.fixtures import RawArena
-from support.player_case import full, launched, plain
-from support.step_tables import CUBIN, DIGEST, HIDDEN, TOKENS, VOCAB, toy_step
+from support.player_case import full, launched, plain, playing
+from support.step_tables import CUBIN, DIGEST, HIDDEN, TOKENS, VOCAB, toy_step, with_table
 
 from vcc.cache.errors import GraphError, IntegrityError
 from vcc.engine.graphs.table.encode import encode
@@ -159,6 +160,34 @@ def test_edges_inside_an_entry_are_those_of_the_graph(
         handle.build([full(4, 2)], 1, 0)
         wanted = launched(fake, handle, plain(4, 2))
         assert launched(fake, handle, full(4, 2)) == wanted
+
+
+def test_a_driver_that_drops_what_an_edge_carries_is_found_out(
+    arena: RawArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", "1")
+    with player(arena, (4, entry(4, edge=1))) as handle:
+        handle.place(4, 4, 1, 1)
+        with pytest.raises(GraphError, match=r"splitk.*type 0, not 1") as told:
+            handle.build([full(4, 2)], 1, 0)
+        assert "--mode none" in told.value.hint
+
+
+def test_a_driver_that_drops_an_attribute_is_found_out(
+    fake: Fake, arena: RawArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = toy_step()
+    cluster = (4, struct.pack("<III", 1, 1, 1).ljust(64, b"\0"))
+    first, *others = step.table.kernels
+    kernels = (replace(first, attributes=(cluster,)), *others)
+    with playing(arena, with_table(step, kernels=kernels)) as handle:
+        handle.build([full(4, 2)], 1, 0)
+        wanted = launched(fake, handle, plain(4, 2))  # by cuLaunchKernelEx
+        assert launched(fake, handle, full(4, 2)) == wanted
+    monkeypatch.setenv("VCC_FAKE_DROP_ATTRIBUTES", "1")
+    with playing(arena, with_table(step, kernels=kernels)) as handle:
+        with pytest.raises(GraphError, match=r"norm.*attribute 4 differs"):
+            handle.build([full(4, 2)], 1, 0)
 
 
 def test_a_step_is_no_entry_and_an_entry_is_no_step(arena: RawArena) -> None:

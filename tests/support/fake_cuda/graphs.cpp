@@ -238,7 +238,9 @@ FAKE_API CUresult cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode* f
     });
     if (twice) return CUDA_ERROR_INVALID_VALUE;
     const CUgraphEdgeData plain = {};
-    const CUgraphEdgeData kind = data == nullptr ? plain : data[i];
+    // Some drivers are reported to drop what edges carry: VCC_FAKE_DROP_EDGE_DATA.
+    const bool dropped = number("VCC_FAKE_DROP_EDGE_DATA", 0) != 0;
+    const CUgraphEdgeData kind = data == nullptr || dropped ? plain : data[i];
     const bool kernels =
         first->type == CU_GRAPH_NODE_TYPE_KERNEL && second->type == CU_GRAPH_NODE_TYPE_KERNEL;
     if (kind.type > 1 || (kind.type == 1 && !kernels)) return CUDA_ERROR_INVALID_VALUE;
@@ -332,7 +334,7 @@ FAKE_API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUlaunchAttr
   ENTER("cuGraphKernelNodeSetAttribute");
   NODE(handle, CU_GRAPH_NODE_TYPE_KERNEL);
   if (id < 1 || id > 16) return CUDA_ERROR_INVALID_VALUE;
-  node->launch.attributes[id] = *value;
+  if (number("VCC_FAKE_DROP_ATTRIBUTES", 0) == 0) node->launch.attributes[id] = *value;
   return CUDA_SUCCESS;
 }
 
