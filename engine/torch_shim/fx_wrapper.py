@@ -24,6 +24,7 @@ from vcc.engine.torch_shim.triton_build import CompiledKernel, kernel_of
 
 CUDA_OPTIONS: Mapping[str, Any] = {
     "alignment_asserts": False,
+    "combo_kernels": True,  # kernels side by side in one launch, such as rope of q and of k
     "compile_threads": 1,
     "epilogue_fusion_user_defined_triton_kernel": False,
     "fx_graph_cache": False,

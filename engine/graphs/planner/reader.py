@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch.fx import Node
 
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import BUILDERS, checked, dense, is_dense
+from vcc.engine.graphs.planner.arithmetic import BUILDERS, add, checked, dense, is_dense
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, Placed, PlannedPiece, Product, Work
 from vcc.engine.torch_shim.fx_wrapper import FxPiece, launch
@@ -102,6 +103,9 @@ class _Reader:
 
     def exprs(self, values: Any) -> tuple[Expr, ...]:
         return tuple(self.expr(value) for value in values)
+
+    def total(self, node: Node) -> None:
+        self.values[node] = reduce(add, self.exprs(node.args[0]))
 
     def placeholder(self, node: Node) -> None:
         spec = self.piece.arguments[self.positions[len(self.placeholders)]]
@@ -203,6 +207,7 @@ HANDLERS: Mapping[Any, Callable[[_Reader, Node], None]] = {
     aten.sym_size.int: _Reader.size,
     torch.empty_strided: _Reader.buffer,
     torch.as_strided: _Reader.view,
+    torch.sym_sum: _Reader.total,
     aten.mm.out: _Reader.product,
     aten.addmm.out: _Reader.product,
     launch: _Reader.launch,

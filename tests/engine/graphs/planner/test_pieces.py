@@ -65,7 +65,7 @@ def test_parts_of_a_fused_product_stay_in_it_for_operators_that_take_rows() -> N
             found.append([len(made.work), v.stride, v.offset])
         return found
 
-    assert in_a_gpu_build(body) == [[3, [32, 1], 0], [2, [128, 1], 96]]
+    assert in_a_gpu_build(body) == [[2, [32, 1], 0], [2, [128, 1], 96]]
 
 
 def test_an_output_that_is_written_again_gets_memory_of_its_own() -> None:
@@ -76,6 +76,20 @@ def test_an_output_that_is_written_again_gets_memory_of_its_own() -> None:
         return [first in made.buffers, made.arguments[1] == first, second in made.buffers]
 
     assert in_a_gpu_build(body) == [False, True, True]
+
+
+def test_kernels_side_by_side_are_one_launch() -> None:
+    def forward(self: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.sin(), y.cos()
+
+    def body() -> Any:
+        pieces = gpu_pieces(forward, {"x": ("T", 64), "y": ("T", 48)}, ROWS)
+        (work,) = planned(pieces).work
+        return [work.grid[0], sorted(name for name in work.arguments if "numel" in name)]
+
+    grid, numbers = in_a_gpu_build(body)
+    assert grid[0] == "+"
+    assert numbers == ["xnumel_0", "xnumel_1"]
 
 
 def test_a_bias_is_added_beside_its_product() -> None:
