@@ -99,6 +99,12 @@ def _module_eager() -> Callable[[Boot], Forward]:
     return load_module_eager
 
 
+def _module_player() -> Callable[[Boot], Forward]:
+    from vcc.engine.runtime.recorded_module import load_module_recorded
+
+    return load_module_recorded
+
+
 # Each imports its loader when it is asked for: the player's process has no torch.
 LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Runner]]] = {
     Loader.TORCH: _pieces,
@@ -110,6 +116,7 @@ LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Runner]]] = {
 MODULE_LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Forward]]] = {
     Loader.TORCH: _module_pieces,
     Loader.EAGER: _module_eager,
+    Loader.PLAYER: _module_player,
 }
 
 

@@ -89,6 +89,15 @@ def _from_file(boot: Boot, names: list[str]) -> dict[str, torch.Tensor]:
     return load_weights(bindings, boot.source.tensors, _dtype(boot))[0]
 
 
+def state_of(boot: Boot) -> dict[str, torch.Tensor]:
+    """The module's state: from a safetensors file when one is given, else what the factory makes.
+
+    Raises:
+        ModelError: the factory fails, or the file has other weights.
+    """
+    return {name: one.detach().contiguous() for name, one in _module(boot).state_dict().items()}
+
+
 def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
     """From a safetensors file when one is given, else those that the factory makes."""
     values = program.of_role("weight")

@@ -66,7 +66,15 @@ def test_a_module_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         found = compiled(
             tmp_path / "store", *words, "--target", "sm_90", "--dtype", "fp32", "--mode", "full"
         ).json
-    assert len(found["info"]["recorded"]) == 1
+        assert len(found["info"]["recorded"]) == 1
+        target = ("--target", "sm_90", "--dtype", "fp32", "--require-warm", "--json")
+        done = vcc("run", *words, *target, store=tmp_path / "store")
+        assert done.code == 0, done.text[-6000:]
+        (output,) = done.json["outputs"]
+        assert output["shape"] == [32, 256]
+        plain = vcc("run", *words, "--target", "cpu", "--dtype", "fp32", "--json", store=tmp_path)
+        assert plain.code == 0, plain.text[-6000:]
+        assert plain.json["outputs"][0]["shape"] == output["shape"]
 
 
 @pytest.mark.parametrize(

@@ -123,8 +123,18 @@ def _module(settled: Settled, profile: DeviceProfile) -> Subject:
     dtype = _dtype(settled)
     module = build_module(source.factory).to(dtype).requires_grad_(False)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    # Weights are in no artifact. What is no number to compute with (an index, a count) is: random
+    # bits in its place would lead a kernel astray while the recording is proven.
+    saved = module.state_dict()
+    constant = {n for n, one in state.items() if n not in saved or not one.is_floating_point()}
     weights = tuple(
-        Slot(name, Role.CONSTANT, NAMES[one.dtype], tuple(one.shape)) for name, one in state.items()
+        Slot(
+            name,
+            Role.CONSTANT if name in constant else Role.WEIGHT,
+            NAMES[one.dtype],
+            tuple(one.shape),
+        )
+        for name, one in state.items()
     )
     inputs = [
         Slot(s.name, Role.INPUT, s.dtype or NAMES[dtype], tuple(d.low for d in s.dims))
@@ -132,7 +142,7 @@ def _module(settled: Settled, profile: DeviceProfile) -> Subject:
     ]
     output = _output_of(module, inputs)
     recording = Recording(placed(weights), (), placed([*inputs, output]), (ONLY,))
-    data = {name: _numpy(one) for name, one in state.items()}
+    data = {name: _numpy(state[name]) for name in constant}
 
     def make(tensors: Mapping[str, Tensor]) -> Run:
         module.load_state_dict(

@@ -46,8 +46,10 @@ def mlp(tmp_path, monkeypatch: pytest.MonkeyPatch) -> str:
         "        super().__init__()\n"
         "        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)\n"
         "        self.register_buffer('shift', torch.arange(16.0))\n"
+        "        self.register_buffer('order', torch.arange(15, -1, -1))\n"
+        "        self.register_buffer('scratch', torch.zeros(3), persistent=False)\n"
         "    def forward(self, x):\n"
-        "        return self.down(torch.relu(self.up(x))) + self.shift\n"
+        "        return self.down(torch.relu(self.up(x)))[:, self.order] + self.shift\n"
     )
     monkeypatch.chdir(tmp_path)
     return "recorded_mlp:Mlp"
@@ -75,21 +77,33 @@ def test_a_decoder_runs_on_tensors_in_its_regions(monkeypatch: pytest.MonkeyPatc
         assert torch.isfinite(logits).all()
 
 
-def test_a_module_has_its_parameters_and_buffers_as_constants(mlp: str) -> None:
+def test_a_modules_weights_are_weights_and_what_it_does_not_save_is_constant(mlp: str) -> None:
     subject = subjects.subject_of(settled(mlp, "x=4x16"), PROFILE)
-    assert {slot.name for slot in subject.recording.weights} == {
-        *("up.weight", "up.bias", "down.weight", "down.bias", "shift")
+    roles = {slot.name: slot.role for slot in subject.recording.weights}
+    assert roles == {
+        **dict.fromkeys(("up.weight", "up.bias", "down.weight", "down.bias"), Role.WEIGHT),
+        "shift": Role.WEIGHT,
+        "order": Role.CONSTANT,
+        "scratch": Role.CONSTANT,
     }
+    assert set(subject.constants) == {"order", "scratch"}
     assert [slot.shape for slot in subject.recording.io] == [(4, 16), (4, 16)]
-    tensors = {name: torch.from_numpy(np.asarray(one)) for name, one in subject.constants.items()}
+
+
+def test_a_module_runs_on_tensors_in_its_regions(mlp: str) -> None:
+    subject = subjects.subject_of(settled(mlp, "x=4x16"), PROFILE)
+    tensors = {
+        slot.name: torch.randn(slot.shape)
+        for slot in subject.recording.weights
+        if slot.role is Role.WEIGHT
+    }
+    tensors |= {n: torch.from_numpy(np.asarray(one)) for n, one in subject.constants.items()}
     run = subject.make(tensors)
     (descriptor,) = subject.recording.descriptors
     x = torch.ones(4, 16)
-    expected = torch.nn.functional.linear(
-        torch.relu(torch.nn.functional.linear(x, tensors["up.weight"], tensors["up.bias"])),
-        *(tensors["down.weight"], tensors["down.bias"]),
-    )
-    assert torch.equal(run(descriptor, {"x": x}), expected + tensors["shift"])
+    hidden = torch.relu(torch.nn.functional.linear(x, tensors["up.weight"], tensors["up.bias"]))
+    wanted = torch.nn.functional.linear(hidden, tensors["down.weight"], tensors["down.bias"])
+    assert torch.equal(run(descriptor, {"x": x}), wanted[:, tensors["order"]] + tensors["shift"])
 
 
 def test_a_module_with_open_sizes_is_refused(mlp: str) -> None:

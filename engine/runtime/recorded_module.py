@@ -1,0 +1,123 @@
+"""A factory's module from its recorded graph: torch holds tensors on the host, the player computes.
+
+The weights are the factory's own or a file's, so torch is in this process anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from vcc.cache.errors import IntegrityError, ModelError, UsageError
+from vcc.engine.arena import Arena
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.native import memory_at
+from vcc.engine.runtime.forward import Forward
+from vcc.engine.runtime.module_loader import state_of
+from vcc.engine.runtime.player.device import open_device
+from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
+from vcc.engine.runtime.player.layout import Layout, Tensor
+from vcc.engine.runtime.player.load import CONSTANT, CUBIN, check_device
+from vcc.engine.runtime.player.recorded import PREFIX, RING, SLOTS, THREADS, Recorded
+from vcc.engine.runtime.settings import Boot
+from vcc.engine.runtime.turn import Turn
+
+
+def load_module_recorded(boot: Boot) -> Forward:
+    """The module's forward on the GPU.
+
+    Raises:
+        Damaged, IntegrityError: a blob or the table is not what was published.
+        DeviceError: no device, another one, or too little memory.
+        ModelError: the weights are not those of the module.
+    """
+    with boot.ledger.phase("context"):
+        device = open_device()
+        check_device(device, boot.loaded.manifest.host_rules)
+    with boot.ledger.phase("verify"):
+        names = [n for n in boot.loaded.manifest.blobs if n.startswith((PREFIX, CUBIN, CONSTANT))]
+        blobs = boot.loaded.read_all(names)
+        tables = [name for name in names if name.startswith(PREFIX)]
+        if len(tables) != 1:
+            raise IntegrityError("a recorded module has one node table", f"here are {len(tables)}")
+    with boot.ledger.phase("modules"):
+        arena = Arena(device.ordinal)
+        handle = PlayerHandle(arena.handle, blobs[tables[0]])
+        for name, data in blobs.items():
+            if name.startswith(CUBIN):
+                handle.add_cubin(name.removeprefix(CUBIN), data)
+        handle.place(1, 1, SLOTS, RING)
+        layout = Layout.read(handle.describe())
+    with boot.ledger.phase("weights"):
+        _fill(boot, handle, layout, blobs)
+    recorded = Recorded.parse(tables[0])
+    with boot.ledger.phase("graphs"):
+        handle.build([recorded.shape], 1, THREADS)
+        boot.counters.add("restores")
+    return RecordedForward(handle, layout, recorded, arena)
+
+
+class RecordedForward:
+    """Runs the recorded graph on tensors of the host; keeps its memory for as long as it lives."""
+
+    def __init__(
+        self, handle: PlayerHandle, layout: Layout, recorded: Recorded, arena: Arena
+    ) -> None:
+        self._handle, self._layout, self._recorded, self._arena = handle, layout, recorded, arena
+        self._inputs = [one for one in layout.tensors.values() if one.role == "input"]
+        self._outputs = [one for one in layout.tensors.values() if one.role == "output"]
+        self._turn = Turn()
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run once.
+
+        Args:
+            inputs: a dense CPU tensor for each declared input, by name.
+
+        Returns:
+            Outputs by name, fresh tensors on the CPU.
+
+        Raises:
+            UsageError: an input is missing, unknown, or has another dtype or shape than recorded.
+        """
+        with self._turn.taken():
+            if set(inputs) != {one.name for one in self._inputs}:
+                wanted = ", ".join(one.name for one in self._inputs)
+                raise UsageError("the inputs are not those of the module", f"it takes {wanted}")
+            slot = self._handle.slot()
+            for one in self._inputs:
+                room = memory_at(self._layout.slots[slot] + one.slot, one.bytes)
+                np.frombuffer(room, np.uint8)[:] = _bytes(one, inputs[one.name])
+            self._handle.step(self._recorded.shape, 1, slot, Inputs.STEP, Read.NOTHING)
+            return {f"output_{index}": self._read(one) for index, one in enumerate(self._outputs)}
+
+    def _read(self, one: Tensor) -> torch.Tensor:
+        data = self._handle.read(one.address, one.bytes)
+        return torch.from_numpy(data).view(DTYPES[one.dtype]).view(one.shape)
+
+
+def _bytes(one: Tensor, tensor: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    dtype = DTYPES[one.dtype]
+    if tensor.dtype != dtype or tuple(tensor.shape) != one.shape or tensor.device.type != "cpu":
+        raise UsageError(
+            f"input {one.name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}",
+            f"the graph was recorded for {one.dtype} {list(one.shape)} from the CPU",
+        )
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    found: np.ndarray[tuple[int], np.dtype[np.uint8]] = flat.numpy()
+    return found
+
+
+def _fill(boot: Boot, handle: PlayerHandle, layout: Layout, blobs: Mapping[str, bytes]) -> None:
+    state = state_of(boot)
+    for one in layout.tensors.values():
+        if one.role == "constant":
+            handle.write(one.address, np.frombuffer(blobs[CONSTANT + one.target], np.uint8))
+        elif one.role == "weight":
+            if one.target not in state:
+                raise ModelError(
+                    f"the module has no parameter {one.target}", "its code has changed"
+                )
+            handle.write(one.address, _bytes(one, state[one.target]))
