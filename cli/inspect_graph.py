@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -15,6 +15,7 @@ from vcc.cli.stored import PLAYER, find_entry
 
 if TYPE_CHECKING:
     from vcc.engine.graphs.summary import Summary
+    from vcc.engine.graphs.table.types import NodeTable
     from vcc.engine.graphs.uses import KernelUse
 
 Tokens = Annotated[
@@ -42,19 +43,15 @@ def inspect_graph(
     """Show the node table of a GPU artifact at given sizes."""
     from vcc.cache.store import Store
     from vcc.engine.graphs.stored_tables import read_tables
-    from vcc.engine.graphs.summary import sizes_of, summarise
 
     store = Store.open(cache_dir)
     entry = find_entry(store, name, loader=PLAYER)
     tables = read_tables(store.load(entry))
-    found = {
-        label: summarise(table, sizes_of(table, T=tokens, B=seqs))
-        for label, table in tables.items()
-    }
+    found = summaries(tables, tokens, seqs)
     if dot is not None:
         from vcc.engine.graphs.dot import dot as graphviz
 
-        texts = [graphviz(table, found[label].sizes) for label, table in tables.items()]
+        texts = [graphviz(tables[label], one.sizes) for label, one in found.items()]
         _write(dot, "\n".join(texts).encode())
     if json:
         out_json({"artifact": entry.artifact, "tables": {k: asdict(v) for k, v in found.items()}})
@@ -62,6 +59,28 @@ def inspect_graph(
     out(f"{short(entry.artifact)} {entry.title}")
     for label, summary in found.items():
         out(f"\n{label}\n" + _indented(_as_text(summary, nodes=nodes)))
+
+
+def summaries(
+    tables: Mapping[str, NodeTable], tokens: int | None, seqs: int | None
+) -> dict[str, Summary]:
+    """The tables that hold a step of these sizes; of a recorded artifact each is for one.
+
+    Raises:
+        UsageError: none does; with the range of the last.
+    """
+    from vcc.cache.errors import UsageError
+    from vcc.engine.graphs.summary import sizes_of, summarise
+
+    found, refusal = dict[str, "Summary"](), None
+    for label, table in tables.items():
+        try:
+            found[label] = summarise(table, sizes_of(table, T=tokens, B=seqs))
+        except UsageError as error:
+            refusal = error
+    if refusal is not None and not found:
+        raise refusal
+    return found
 
 
 def inspect_kernel(

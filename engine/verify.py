@@ -83,9 +83,15 @@ def _cubin(table: str, digest: str, size: int, arch: str, blobs: Mapping[str, by
     if len(data) != size or sha256(data).hexdigest() != digest:
         raise _refused(f"cubin {digest[:16]} is another file", f"{table} says {size} bytes of it")
     found = read_cubin(data)
-    if found.target != arch:
+    if not _runs(found.target, arch):
         raise _refused(f"cubin {digest[:16]} is for {found.target}", f"the artifact is for {arch}")
     return found
+
+
+def _runs(cubin: str, device: str) -> bool:
+    """Cubins run on later architectures of their major number; recorded ones may be older."""
+    have, wanted = (one.removeprefix("sm_") for one in (cubin, device))
+    return have[:-1] == wanted[:-1] and have[-1:] <= wanted[-1:]
 
 
 def _check_kernel(table: str, kernel: Kernel, cubin: Cubin) -> None:

@@ -167,3 +167,16 @@ def test_artifact_shows_gpu_code_regions_and_measured_products(vcc, stored, monk
     found = vcc("inspect", "artifact", "demo", "--json").json
     assert differences(shapes(PAGE.read_text())["artifact"], found) == []
     assert found["products"][0]["shape"]["n"] == 64
+
+
+def test_of_tables_for_one_size_each_those_that_fit_are_shown():
+    from support.tables import recorded
+
+    from vcc.cache.errors import UsageError
+    from vcc.cli.inspect_graph import summaries
+
+    tables = {"a": recorded(), "b": table_and_blobs()[0]}
+    assert list(summaries(tables, 8, None)) == ["a", "b"]
+    assert list(summaries(tables, 9, None)) == ["b"]
+    with pytest.raises(UsageError, match="T = 600"):
+        summaries(tables, 600, None)

@@ -144,3 +144,13 @@ def test_what_cannot_be_verified_is_said(vcc, own_store, words, code, what):
     done = vcc(*words)
     assert done.code == code
     assert what in done.err
+
+
+def test_cubins_run_on_later_architectures_of_their_major_number():
+    from vcc.engine.verify import _runs
+
+    assert _runs("sm_86", "sm_89")
+    assert _runs("sm_120", "sm_120")
+    assert not _runs("sm_89", "sm_86")
+    assert not _runs("sm_80", "sm_90")
+    assert not _runs("sm_90", "sm_100")
