@@ -44,7 +44,8 @@ RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in ("how-to", "tune-graphs
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
     *("artifact", "manifest", "blob", "request", "key", "factor", "store", "arena"),
-    *("planner", "recorder", "player", "replay"),
+    *("planner", "recorder", "player", "replay", "segment", "cubin", "profile", "matrix product"),
+    *("variant", "gemm store", "interpreter", "batch trace"),
 )
 
 
