@@ -136,12 +136,12 @@ def play(
 
 
 def boot(job: Mapping[str, Any], counters: Counters) -> Any:
-    """The runner of the job's artifact; a miss is an error."""
+    """The booted artifact of the job; a miss is an error."""
     asked = build_request(ModelOptions(job["model"], **job["options"]))
     store = Store.open(Path(job["store"]))
     session = Session(settle(asked), store, job.get("golden", "one"), require_warm=True)
     lengths = [len(tokens) + 8 for tokens in job["prompts"].values()]
-    return open_session(replace(session, counters=counters), lengths).booted.runner
+    return open_session(replace(session, counters=counters), lengths).booted
 
 
 def main() -> None:
@@ -149,13 +149,15 @@ def main() -> None:
     job, out = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     counters = Counters()
     others = [boot(job, Counters()) for _ in range(job.get("others", 0))]
-    runner = boot(job, counters)
+    booted = boot(job, counters)
+    runner = booted.runner
     found = {}
     for name, schedule in job["runs"].items():
         logits = play(runner, job["prompts"], schedule, job["wanted"])
         found |= {f"{name}/{prompt}": values for prompt, values in logits.items()}
     np.savez(out, **found)
     drift = repeated(runner, [5, 6, 7, 8], job["repeats"]) if job.get("repeats") else {}
+    booted.account(counters)
     usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     heavy = [name for name in HEAVY if name in sys.modules]
     told = {"heavy": heavy, "peak_rss": usage, "counters": counters.as_dict(), "drift": drift}
