@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 CSRC = Path(__file__).parents[2] / "csrc"
-LIBRARIES = ["libvcc_abi.so", "libvcc_ops.so"]
+RELEASE = ".".join(metadata.version("torch").split(".")[:2])
+LIBRARIES = ["libvcc_abi.so", f"libvcc_guard-{RELEASE}.so", "libvcc_ops.so"]
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 
@@ -122,14 +124,17 @@ def test_an_editable_build_writes_the_link_view(tmp_path: Path) -> None:
     assert "__version__: str\n" in (view / "__init__.pyi").read_text()
 
 
-def test_both_libraries_are_built_without_a_warning(built: Path) -> None:
+def test_all_libraries_are_built_without_a_warning(built: Path) -> None:
     assert _installed(built) == LIBRARIES
 
 
-def test_torch_is_linked_by_soname_without_a_path(built: Path) -> None:
-    dynamic = _run(_tool("readelf"), "-d", str(next(built.rglob("out/**/libvcc_ops.so"))))
+@pytest.mark.parametrize(
+    ("library", "wanted"), [("libvcc_ops.so", "libtorch.so"), (LIBRARIES[1], "libc10.so")]
+)
+def test_torch_is_linked_by_soname_without_a_path(built: Path, library: str, wanted: str) -> None:
+    dynamic = _run(_tool("readelf"), "-d", str(next(built.rglob(f"out/**/{library}"))))
     needed = re.findall(r"NEEDED.*\[(.*)\]", dynamic)
-    assert "libtorch.so" in needed
+    assert wanted in needed
     assert "libstdc++.so.6" in needed, "torch could not catch what the operators throw"
     assert not [name for name in needed if "/" in name or "python" in name]
     assert "RPATH" not in dynamic

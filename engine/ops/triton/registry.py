@@ -19,6 +19,7 @@ from vcc.engine.ops.triton.gemm import GemmVariant, gemm_scratch, gemm_variants
 from vcc.engine.ops.triton.kv import kv_write
 from vcc.engine.ops.triton.prefill_attention import prefill_attention
 from vcc.engine.ops.triton.sampling import sample_launches
+from vcc.engine.ops.triton.sizes import power_of_two
 from vcc.engine.ops.triton.specs import (
     POINTER_TYPES,
     Facts,
@@ -27,7 +28,6 @@ from vcc.engine.ops.triton.specs import (
     OpLaunch,
     TensorLayout,
     Workspace,
-    power_of_two,
 )
 
 __all__ = [

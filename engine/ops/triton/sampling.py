@@ -9,6 +9,7 @@ from vcc.cache.errors import CompileError
 from vcc.engine.graphs.table.types import READ, WRITE
 from vcc.engine.ops.triton.choose import sample_choose
 from vcc.engine.ops.triton.sample import sample_gather, sample_levels, sample_scan
+from vcc.engine.ops.triton.sizes import power_of_two
 from vcc.engine.ops.triton.specs import (
     POINTER_TYPES,
     Facts,
@@ -16,7 +17,6 @@ from vcc.engine.ops.triton.specs import (
     Launches,
     OpLaunch,
     Workspace,
-    power_of_two,
 )
 
 CHUNK = 1024

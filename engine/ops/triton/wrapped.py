@@ -16,7 +16,7 @@ from vcc.engine.ops.triton.activation import silu_and_mul as silu_kernel
 from vcc.engine.ops.triton.norm import fused_add_rms_norm as add_norm_kernel
 from vcc.engine.ops.triton.norm import rms_norm as norm_kernel
 from vcc.engine.ops.triton.rotary import rotary_embedding as rotary_kernel
-from vcc.engine.ops.triton.specs import power_of_two
+from vcc.engine.ops.triton.sizes import power_of_two
 
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
