@@ -29,8 +29,8 @@ def key_places(
 ):
     """Elements from the cache's start to each key of start.. (a multiple of KEYS) before end.
 
-    `at` is the place of each key in its block. Where a tile is whole blocks, the place inside a block is the same in
-    every tile: it stays out of the loop, and an address costs one multiplication.
+    `at` is the place of each key in its block. Where a tile is whole blocks it is the same in every
+    tile: it stays out of the loop, and an address costs one multiplication.
     """
     lane = tl.arange(0, KEYS)
     if KEYS % BLOCK_SIZE == 0:
