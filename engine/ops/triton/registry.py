@@ -68,8 +68,10 @@ def launches(op: str, literals: Mapping[str, Any], facts: Facts) -> Launches:
 
 def advance_launches(facts: Facts) -> Launches:
     """The head of a device-side decode loop; arguments are the step's own tensors by name."""
-    names = ("token", "active", "block_table", "input_ids", "positions", "slot_mapping")
-    names += ("seq_lens", "step")
+    names = (
+        *("token", "active", "block_table", "input_ids"),
+        *("positions", "slot_mapping", "seq_lens", "step"),
+    )
     spec = KernelSpec(
         advance,
         (*((name, "*i32") for name in names), ("seqs", "i32")),
