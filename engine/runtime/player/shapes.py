@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.descriptors import BatchDescriptor, Dispatch
@@ -43,8 +43,10 @@ class StepShapes:
         if mode is Mode.PLAIN:
             return Shape(mode, tokens, seqs, Parts.UNIFORM if uniform else Parts.NONE)
         if mode is Mode.FULL:
-            parts = Parts.UNIFORM if key.uniform else Parts.NONE
-            return Shape(mode, key.tokens, key.reqs or seqs, parts)
+            held = key.reqs or seqs
+            # Pure FULL has one descriptor for both kinds of step, and a graph for each of them.
+            alone = key.uniform or (uniform and held == key.tokens)
+            return Shape(mode, key.tokens, held, Parts.UNIFORM if alone else Parts.NONE)
         # A uniform step has as many rows as sequences, also with padding.
         if uniform and key.tokens <= self.max_seqs:
             return Shape(mode, key.tokens, key.tokens, Parts.UNIFORM)
@@ -53,28 +55,39 @@ class StepShapes:
     def graphs(self, expected: int) -> tuple[tuple[Shape, ...], int]:
         """What to build, and how many of it first.
 
+        A FULL descriptor of as many sequences as tokens that serves mixed steps as well has two:
+        decode steps take other kernels.
+
         Args:
             expected: sequences that will decode together, as far as known; 0: not known.
         """
         tail = Parts.SAMPLE if self.samples else Parts.NONE
-        wanted = [self._graph(mode, key, tail) for mode, key in self.dispatcher.capture_list()]
+        captures = self.dispatcher.capture_list()
+        wanted = [shape for mode, key in captures for shape in self._graphs(mode, key, tail)]
         hot = self._hot(wanted, max(1, expected))
         rest = [shape for shape in wanted if shape not in hot]
-        # Small ones are used first; a large one is worth its padding only when many decode.
-        return (*hot, *sorted(rest, key=lambda shape: shape.tokens)), len(hot)
+        return (*hot, *sorted(rest, key=_when_used)), len(hot)
 
     def count(self, pieces: int) -> int:
         """Graphs that are declared, for a step of so many pieces."""
         keys = self.dispatcher.keys
         return len(keys(GraphMode.FULL)) + pieces * len(keys(GraphMode.PIECEWISE))
 
-    def _graph(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> Shape:
+    def _graphs(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> tuple[Shape, ...]:
         parts = Parts.UNIFORM if key.uniform else Parts.NONE
         if mode is GraphMode.PIECEWISE:
-            return Shape(Mode.PIECEWISE, key.tokens, min(key.tokens, self.max_seqs), parts)
-        return Shape(Mode.FULL, key.tokens, key.reqs or 1, parts | tail)
+            return (Shape(Mode.PIECEWISE, key.tokens, min(key.tokens, self.max_seqs), parts),)
+        made = Shape(Mode.FULL, key.tokens, key.reqs or 1, parts | tail)
+        if key.uniform or key.reqs != key.tokens:
+            return (made,)
+        return replace(made, parts=made.parts | Parts.UNIFORM), made
 
     def _hot(self, wanted: list[Shape], expected: int) -> list[Shape]:
         full = [shape for shape in wanted if shape.mode is Mode.FULL] or wanted
         fitting = [shape for shape in full if shape.seqs >= expected] or full
-        return sorted(fitting, key=lambda shape: shape.tokens)[:1]
+        return sorted(fitting, key=_when_used)[:1]
+
+
+def _when_used(shape: Shape) -> tuple[bool, int]:
+    """Decode steps first, small ones first: a large one pays for its padding when many decode."""
+    return Parts.UNIFORM not in shape.parts, shape.tokens

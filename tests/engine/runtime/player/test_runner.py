@@ -12,8 +12,11 @@ from support.step_tables import SEQS, TOKENS, VOCAB
 from vcc.cache.errors import UsageError
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import StepBatch
+from vcc.engine.runtime.dispatch import Dispatcher
 from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.player.handle import Mode, Parts, Shape
 from vcc.engine.runtime.player.runner import PlayerRunner
+from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.sample import SamplingParams
 from vcc.engine.runtime.scheduler import Finish, Request
 
@@ -31,7 +34,9 @@ CASES = {
 def test_modes_and_counts(arena: RawArena, mode: GraphMode) -> None:
     graphs, mixed, decode = CASES[mode]
     with running(arena, mode) as runner:
-        assert runner.gate.captures == graphs == runner.player.graphs().graphs
+        assert runner.gate.captures == graphs
+        twice = mode is GraphMode.FULL  # one for decode steps, one for others
+        assert runner.player.graphs().graphs == graphs * (1 + twice)
         for tokens, wanted in mixed.items():
             assert _mode_of(runner, batch(tokens)) == wanted
         assert _mode_of(runner, batch(1, 1, 1, start=4)) == decode
@@ -57,6 +62,32 @@ def test_every_mode_launches_the_same_kernels(fake: Fake, arena: RawArena, mode:
             if "sample" in found and "sample" not in wanted:  # a graph ends with its tail
                 wanted = [*wanted, "sample"]
             assert [_kind(name) for name in found] == [_kind(name) for name in wanted]
+
+
+@pytest.mark.parametrize("mode", [GraphMode.FULL, GraphMode.FULL_DECODE_ONLY])
+def test_a_decode_step_takes_the_decode_kernels_of_a_graph(
+    fake: Fake, arena: RawArena, mode: GraphMode
+) -> None:
+    with running(arena, mode) as runner:
+        for step, kernel in ((batch(1, 1, 1, start=4), "decode"), (batch(3), "mixed")):
+            fake.clear()
+            runner.step(step)
+            names = {launch.name for launch in fake.launches()}
+            assert {name for name in names if name.endswith("_attention")} == {
+                f"{kernel}_attention"
+            }
+        assert runner.player.stats()["graph_launches"] == (2 if mode is GraphMode.FULL else 1)
+
+
+def test_hot_graphs_are_built_first() -> None:
+    for mode in (GraphMode.FULL, GraphMode.FULL_DECODE_ONLY, GraphMode.FULL_AND_PIECEWISE):
+        dispatcher = Dispatcher.build(mode, (1, 2, 4, 8), max_seqs=SEQS)
+        shapes, hot = StepShapes(dispatcher, SEQS, samples=True).graphs(expected=3)
+        assert hot == 1
+        assert shapes[0] == Shape(Mode.FULL, 4, 4, Parts.UNIFORM | Parts.SAMPLE)
+        assert len(set(shapes)) == len(shapes)
+        decode = [Parts.UNIFORM in shape.parts for shape in shapes]
+        assert decode == sorted(decode, reverse=True)
 
 
 def _kind(name: str) -> str:
