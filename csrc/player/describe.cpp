@@ -10,6 +10,9 @@ namespace {
 using recorder::Json;
 
 constexpr const char* kRoles[] = {"input", "output", "weight", "constant", "cache", "state"};
+constexpr const char* kFullEdges =
+    "the driver gave these programmatic edges back as full ones: the second kernel waits for the "
+    "end of the first, results are the same";
 constexpr const char* kRoutes[] = {"none", "store", "triton"};
 
 void write_tensor(Json& json, const Table& table, const table::Tensor& tensor, uint64_t address,
@@ -94,6 +97,7 @@ std::string Player::gemms(int64_t tokens, int64_t seqs) {
 }
 
 std::string Player::stats() {
+  const EdgeCounts edges = graphs_ == nullptr ? EdgeCounts() : graphs_->counts().edges;
   Json json;
   json.open('{');
   const std::pair<const char*, uint64_t> numbers[] = {
@@ -107,8 +111,11 @@ std::string Player::stats() {
       {"prepared", times_.prepared},
       {"kept_bytes", kept_bytes_},
       {"modules", modules_->modules()},
+      {"programmatic_edges", edges.programmatic},
+      {"full_edges", edges.full},
   };
   for (const auto& [name, value] : numbers) json.name(name).number(value);
+  if (edges.full != 0) json.name("full_edges_why").text(kFullEdges);
   return json.close('}').take();
 }
 

@@ -13,6 +13,8 @@
 namespace vcc {
 namespace {
 
+constexpr uint8_t kProgrammatic = 1;  // CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+
 // A CUgraph that is destroyed when it goes out of scope.
 struct Draft {
   Draft() { VCC_CU(cuGraphCreate(&graph, 0)); }
@@ -95,17 +97,27 @@ std::vector<LaunchEdge> edges_of(const Expansion& expansion, uint32_t first, uin
   return edges;
 }
 
+bool carries(const LaunchEdge& edge) {
+  return edge.type != 0 || edge.from_port != 0 || edge.to_port != 0;
+}
+
+// Plain edges in one call, those that carry data one by one: some drivers are reported to drop the
+// data of edges that are added together. The attributes of the nodes are set before this.
 void connect(CUgraph graph, const std::vector<CUgraphNode>& nodes,
              const std::vector<LaunchEdge>& edges) {
-  if (edges.empty()) return;
   std::vector<CUgraphNode> from, to;
-  std::vector<CUgraphEdgeData> data;
   for (const LaunchEdge& edge : edges) {
-    from.push_back(nodes[edge.from]);
-    to.push_back(nodes[edge.to]);
-    data.push_back({edge.from_port, edge.to_port, edge.type, {}});
+    if (carries(edge)) {
+      const CUgraphEdgeData data = {edge.from_port, edge.to_port, edge.type, {}};
+      VCC_CU(cuGraphAddDependencies(graph, &nodes[edge.from], &nodes[edge.to], &data, 1));
+    } else {
+      from.push_back(nodes[edge.from]);
+      to.push_back(nodes[edge.to]);
+    }
   }
-  VCC_CU(cuGraphAddDependencies(graph, from.data(), to.data(), data.data(), edges.size()));
+  if (from.empty()) return;
+  const std::vector<CUgraphEdgeData> data(from.size());
+  VCC_CU(cuGraphAddDependencies(graph, from.data(), to.data(), data.data(), from.size()));
 }
 
 [[noreturn]] void refuse(const Launch& launch, const std::string& why) {
@@ -116,9 +128,15 @@ void connect(CUgraph graph, const std::vector<CUgraphNode>& nodes,
               "run without graphs (--mode none) and report the driver's version");
 }
 
-// Some drivers are reported to drop the data of edges that are added in one call.
-void check_edges(CUgraph graph, const Launch* launches, const std::vector<CUgraphNode>& nodes,
-                 const std::vector<LaunchEdge>& edges) {
+std::string text_of(const LaunchEdge& edge) {
+  return "type " + std::to_string(edge.type) + " from port " + std::to_string(edge.from_port) +
+         " to port " + std::to_string(edge.to_port);
+}
+
+// What the driver made of the edges. A programmatic edge (the second kernel may start before the
+// first has ended) that came back as a full one only orders more than was asked for: it is counted.
+EdgeCounts check_edges(CUgraph graph, const Launch* launches, const std::vector<CUgraphNode>& nodes,
+                       const std::vector<LaunchEdge>& edges) {
   size_t count = 0;
   VCC_CU(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
   if (count != edges.size()) {
@@ -132,6 +150,7 @@ void check_edges(CUgraph graph, const Launch* launches, const std::vector<CUgrap
   for (uint32_t i = 0; i < nodes.size(); ++i) index[nodes[i]] = i;
   std::unordered_map<uint64_t, const LaunchEdge*> wanted;
   for (const LaunchEdge& edge : edges) wanted[uint64_t{edge.from} << 32 | edge.to] = &edge;
+  EdgeCounts counts;
   for (size_t i = 0; i < count; ++i) {
     const auto source = index.find(from[i]), target = index.find(to[i]);
     if (source == index.end() || target == index.end()) {
@@ -141,12 +160,16 @@ void check_edges(CUgraph graph, const Launch* launches, const std::vector<CUgrap
     const Launch& launch = launches[target->second];
     if (found == wanted.end()) refuse(launch, "it waits for a node that it should not wait for");
     const LaunchEdge& edge = *found->second;
-    if (data[i].type != edge.type || data[i].from_port != edge.from_port ||
-        data[i].to_port != edge.to_port) {
-      refuse(launch, "its edge has type " + std::to_string(data[i].type) + ", not " +
-                         std::to_string(edge.type));
+    const LaunchEdge made = {edge.from, edge.to, data[i].type, data[i].from_port, data[i].to_port};
+    if (edge.type == kProgrammatic) ++counts.programmatic;
+    if (edge.type == kProgrammatic && !carries(made)) {
+      ++counts.full;
+    } else if (made.type != edge.type || made.from_port != edge.from_port ||
+               made.to_port != edge.to_port) {
+      refuse(launch, "its edge has " + text_of(made) + ", not " + text_of(edge));
     }
   }
+  return counts;
 }
 
 void check_attributes(const Launch* launches, const std::vector<CUgraphNode>& nodes) {
@@ -216,7 +239,7 @@ Graph::Graph(const Expansion& expansion, uint32_t first, uint32_t count, CUconte
   const auto edges = edges_of(expansion, first, count);
   connect(draft.graph, nodes, edges);
   if (count != 0) {
-    check_edges(draft.graph, launches, nodes, edges);
+    edges_ = check_edges(draft.graph, launches, nodes, edges);
     check_attributes(launches, nodes);
   }
   VCC_CU(cuGraphInstantiate(&executable_, draft.graph, 0));
@@ -227,11 +250,14 @@ Graph::~Graph() {
 }
 
 Graph::Graph(Graph&& other) noexcept
-    : executable_(std::exchange(other.executable_, nullptr)), nodes_(other.nodes_) {}
+    : executable_(std::exchange(other.executable_, nullptr)),
+      nodes_(other.nodes_),
+      edges_(other.edges_) {}
 
 Graph& Graph::operator=(Graph&& other) noexcept {
   std::swap(executable_, other.executable_);
   std::swap(nodes_, other.nodes_);
+  std::swap(edges_, other.edges_);
   return *this;
 }
 

@@ -76,10 +76,16 @@ void Graphs::build_one(const Descriptor& descriptor) {
   std::shared_ptr<const Graph> full;
   auto pieces = std::make_shared<PieceGraphs>();
   uint32_t made = 0;
+  EdgeCounts edges;
+  const auto count_in = [&](const Graph& graph) {
+    ++made;
+    edges.programmatic += graph.edges().programmatic;
+    edges.full += graph.edges().full;
+  };
   if (descriptor.mode == Mode::kFull) {
     const auto count = static_cast<uint32_t>(expansion.launches.size());
     full = std::make_shared<const Graph>(expansion, 0, count, device_->context());
-    made = 1;
+    count_in(*full);
   } else {
     pieces->step = descriptor.step;
     pieces->graphs.resize(table_.segments().size());
@@ -87,7 +93,7 @@ void Graphs::build_one(const Descriptor& descriptor) {
       if (table_.segments()[run.segment].kind != table::SegmentKind::kPiece || run.count == 0)
         continue;
       pieces->graphs[run.segment] = Graph(expansion, run.first, run.count, device_->context());
-      ++made;
+      count_in(pieces->graphs[run.segment]);
     }
   }
   const std::lock_guard lock(lock_);
@@ -98,6 +104,8 @@ void Graphs::build_one(const Descriptor& descriptor) {
   }
   ++counts_.ready;
   counts_.graphs += made;
+  counts_.edges.programmatic += edges.programmatic;
+  counts_.edges.full += edges.full;
   version_.fetch_add(1, std::memory_order_release);
 }
 

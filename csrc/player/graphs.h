@@ -37,6 +37,7 @@ struct GraphCounts {
   uint32_t failed = 0;  // descriptors
   uint32_t graphs = 0;  // executable graphs
   std::string failure;  // of the first that failed
+  EdgeCounts edges;     // of all graphs
 };
 
 class Graphs {

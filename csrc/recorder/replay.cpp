@@ -107,21 +107,16 @@ void Replay::memcpy(uint64_t target, uint64_t source, uint64_t bytes) {
 
 void Replay::empty() { VCC_CU(cuGraphAddEmptyNode(&added(), graph_, nullptr, 0)); }
 
+// One call an edge: some drivers are reported to drop the data of edges that are added together.
 void Replay::edges(const Edge* edges, size_t count) {
-  std::vector<CUgraphNode> from, to;
-  std::vector<CUgraphEdgeData> data;
   for (size_t i = 0; i < count; ++i) {
     VCC_EXPECT(edges[i].from < nodes_.size() && edges[i].to < nodes_.size(), "an edge of no node");
-    from.push_back(nodes_[edges[i].from]);
-    to.push_back(nodes_[edges[i].to]);
-    CUgraphEdgeData one = {};
-    one.from_port = static_cast<unsigned char>(edges[i].from_port);
-    one.to_port = static_cast<unsigned char>(edges[i].to_port);
-    one.type = static_cast<unsigned char>(edges[i].type);
-    data.push_back(one);
+    CUgraphEdgeData data = {};
+    data.from_port = static_cast<unsigned char>(edges[i].from_port);
+    data.to_port = static_cast<unsigned char>(edges[i].to_port);
+    data.type = static_cast<unsigned char>(edges[i].type);
+    VCC_CU(cuGraphAddDependencies(graph_, &nodes_[edges[i].from], &nodes_[edges[i].to], &data, 1));
   }
-  if (count == 0) return;
-  VCC_CU(cuGraphAddDependencies(graph_, from.data(), to.data(), data.data(), count));
 }
 
 void Replay::instantiate() {

@@ -72,7 +72,7 @@ def entry(rows: int, *, most: int = 0, edge: int = 0) -> bytes:
             Node(NodeKind.KERNEL, When.ALWAYS, 1, (2, 1, 1), second),
         ),
         segments=(Segment(SegmentKind.OP, "gemm", 2),),
-        edges=(Edge(0, 1, edge),),
+        edges=(Edge(0, 1, edge, edge),),
     )
     return encode(table)
 
@@ -162,13 +162,29 @@ def test_edges_inside_an_entry_are_those_of_the_graph(
         assert launched(fake, handle, full(4, 2)) == wanted
 
 
-def test_a_driver_that_drops_what_an_edge_carries_is_found_out(
-    arena: RawArena, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("drops", "full_edges"), [("0", 0), ("1", 1), ("2", 0)])
+def test_a_full_edge_for_a_programmatic_one_is_taken_and_counted(
+    fake: Fake, arena: RawArena, monkeypatch: pytest.MonkeyPatch, drops: str, full_edges: int
 ) -> None:
-    monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", "1")
+    """It only orders more. Drivers that drop the data of edges added together keep it here."""
+    monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", drops)
     with player(arena, (4, entry(4, edge=1))) as handle:
         handle.place(4, 4, 1, 1)
-        with pytest.raises(GraphError, match=r"splitk.*type 0, not 1") as told:
+        handle.build([full(4, 2)], 1, 0)
+        stats = handle.stats()
+        assert (stats["programmatic_edges"], stats["full_edges"]) == (1, full_edges)
+        assert ("waits for the end" in stats.get("full_edges_why", "")) == bool(full_edges)
+        assert launched(fake, handle, full(4, 2)) == launched(fake, handle, plain(4, 2))
+
+
+def test_an_edge_that_is_neither_the_wanted_nor_a_full_one_is_refused(
+    arena: RawArena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", "3")
+    with player(arena, (4, entry(4, edge=1))) as handle:
+        handle.place(4, 4, 1, 1)
+        refused = r"splitk.*type 1 from port 0 to port 0, not type 1 from port 1"
+        with pytest.raises(GraphError, match=refused) as told:
             handle.build([full(4, 2)], 1, 0)
         assert "--mode none" in told.value.hint
 

@@ -228,9 +228,9 @@ class PlayerHandle:
         found: list[Mapping[str, Any]] = json.loads(C.vcc_player_gemms(self._handle, tokens, seqs))
         return found
 
-    def stats(self) -> Mapping[str, int]:
-        """Nanoseconds by stage, and counts."""
-        found: Mapping[str, int] = json.loads(C.vcc_player_stats(self._handle))
+    def stats(self) -> Mapping[str, Any]:
+        """Nanoseconds by stage, and counts; `full_edges_why` where the driver weakened edges."""
+        found: Mapping[str, Any] = json.loads(C.vcc_player_stats(self._handle))
         return found
 
 

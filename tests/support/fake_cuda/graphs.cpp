@@ -238,9 +238,12 @@ FAKE_API CUresult cuGraphAddDependencies_v2(CUgraph handle, const CUgraphNode* f
     });
     if (twice) return CUDA_ERROR_INVALID_VALUE;
     const CUgraphEdgeData plain = {};
-    // Some drivers are reported to drop what edges carry: VCC_FAKE_DROP_EDGE_DATA.
-    const bool dropped = number("VCC_FAKE_DROP_EDGE_DATA", 0) != 0;
-    const CUgraphEdgeData kind = data == nullptr || dropped ? plain : data[i];
+    // Some drivers are reported to drop what edges carry. VCC_FAKE_DROP_EDGE_DATA: 1 always, 2 of
+    // edges that are added together, 3 the port alone.
+    const auto drops = number("VCC_FAKE_DROP_EDGE_DATA", 0);
+    const bool dropped = drops == 1 || (drops == 2 && count > 1);
+    CUgraphEdgeData kind = data == nullptr || dropped ? plain : data[i];
+    if (drops == 3) kind.from_port = 0;
     const bool kernels =
         first->type == CU_GRAPH_NODE_TYPE_KERNEL && second->type == CU_GRAPH_NODE_TYPE_KERNEL;
     if (kind.type > 1 || (kind.type == 1 && !kernels)) return CUDA_ERROR_INVALID_VALUE;
