@@ -6,7 +6,7 @@ artifact is set aside and the next one, or a new build, takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
+from vcc.engine.matching import answers, play_of, without_graphs
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up, request_pairs
 from vcc.engine.runtime.host import why_not
@@ -84,10 +85,11 @@ def find(session: Session) -> Found:
     """Ask the store; imports no torch. A store that cannot be read has nothing, and says so."""
     base, stated = look_up(session.settled)
     try:
-        entries = session.store.find(base, stated)
+        found = session.store.find(base, without_graphs(stated))
+        entries = tuple(entry for entry in found if answers(entry, stated))
         usable = tuple(entry for entry in entries if not why_not(dict(entry.host_rules)))
         if usable:
-            return Found(_preferred(usable, session.settled))
+            return Found(_preferred(usable, session.settled, stated))
         if entries:
             return Found((), f"not for this host: {why_not(dict(entries[0].host_rules))}")
         return Found((), str(session.store.misses(base, stated)))
@@ -95,10 +97,16 @@ def find(session: Session) -> Found:
         return Found((), str(error))
 
 
-def _preferred(entries: tuple[Entry, ...], settled: Settled) -> tuple[Entry, ...]:
-    """Entries of the compile mode that would be built now before others, each newest first."""
+def _preferred(
+    entries: tuple[Entry, ...], settled: Settled, stated: Mapping[str, str]
+) -> tuple[Entry, ...]:
+    """Entries of the compile mode that would be built now first, and made for what is stated."""
     wanted = request_pairs(settled)[0][COMPILE_MODE]
-    return tuple(sorted(entries, key=lambda entry: entry.fields.get(COMPILE_MODE) != wanted))
+
+    def second(entry: Entry) -> tuple[bool, bool]:
+        return entry.fields.get(COMPILE_MODE) != wanted, bool(entry.differences(stated))
+
+    return tuple(sorted(entries, key=second))
 
 
 def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]:
@@ -127,6 +135,7 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
             events=session.events,
             kv_memory=session.kv_memory,
             site=session.store.root,
+            play=play_of(session.settled),
         )
 
     ready = _open(session, booting)

@@ -17,7 +17,7 @@ from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.runtime.batch import StepRunner
 from vcc.engine.runtime.graph_stat import GraphStat
-from vcc.engine.runtime.settings import Boot, boot_settings
+from vcc.engine.runtime.settings import AS_MADE, Boot, Play, boot_settings
 from vcc.engine.runtime.wrapper import CaptureGate
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def boot(
     events: Events,
     kv_memory: KvMemory = DEFAULT_KV_MEMORY,
     site: Path | None = None,
+    play: Play = AS_MADE,
 ) -> Booted:
     """Make a runner.
 
@@ -142,6 +143,7 @@ def boot(
         ledger, counters, events: the accounts, and who is told.
         kv_memory: how much memory the KV cache may take, on a GPU.
         site: root of the store of matrix products.
+        play: graphs that the run asks for, on a GPU.
 
     Raises:
         IntegrityError: the artifact is damaged or its pieces compute something else here.
@@ -150,6 +152,8 @@ def boot(
     check_weights(source)
     loader = _loader(loaded)
     settings = boot_settings(loaded.manifest, lengths, kv_memory)
+    if loader is Loader.PLAYER:
+        settings = settings.playing(play)
     made = Boot(loaded, source, settings, golden, ledger, counters, events, site)
     with ledger.phase("import"):
         load = LOADERS[loader]()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,30 @@ from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
+from vcc.engine.config.modes import CompileMode, GraphMode
 from vcc.engine.config.parse import parse_config, parse_model
 from vcc.engine.config.types import CompilationConfig, ModelConfig
 from vcc.engine.events import Events
 from vcc.engine.models.source import Source
 from vcc.engine.monitor import Counters, Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What a run says about graphs; None where it says nothing and the artifact decides.
+
+    Attributes:
+        mode: which steps run as graphs.
+        sizes: tokens of the steps that have graphs.
+        usual: sizes for a mode with graphs where the artifact was made without any.
+    """
+
+    mode: GraphMode | None = None
+    sizes: tuple[int, ...] | None = None
+    usual: tuple[int, ...] = ()
+
+
+AS_MADE = Play()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +60,18 @@ class Settings:
     def max_seqs(self) -> int:
         """Most sequences of a step."""
         return self.model.max_num_seqs or 1
+
+    def playing(self, play: Play) -> Settings:
+        """With the graphs that a run asks for, where the artifact holds steps of every size."""
+        own, said = self.compilation, (play.mode, play.sizes) != (None, None)
+        if not said or own.mode is not CompileMode.VCC_COMPILE:
+            return self
+        sizes = own.capture_sizes if play.sizes is None else play.sizes
+        if not sizes:
+            most = self.model.max_num_batched_tokens or 1
+            sizes = tuple(size for size in play.usual if size <= most)
+        mode = own.cuda_graph_mode if play.mode is None else play.mode
+        return replace(self, compilation=replace(own, cuda_graph_mode=mode, capture_sizes=sizes))
 
     def num_blocks(self, block_bytes: int, memory: int) -> int:
         """Blocks of the KV cache: what the sequences to come need, within `memory` bytes.
