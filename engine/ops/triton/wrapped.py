@@ -35,7 +35,7 @@ def rms_norm(
 ) -> Tensor:
     """As `torch.ops.vcc.rms_norm`."""
     x = x.contiguous()
-    out, width = torch.empty_like(x), x.shape[-1]
+    out, width = x.new_empty(x.shape), x.shape[-1]
     sizes = {"WIDTH": width, "LANES": power_of_two(width)}
     through(norm_kernel)[(_rows(x),)](
         x, weight, out, EPS=float(eps), OFFSET=float(weight_offset), **sizes
@@ -54,7 +54,7 @@ def fused_add_rms_norm(
 ) -> tuple[Tensor, Tensor]:
     """As `torch.ops.vcc.fused_add_rms_norm`."""
     x, residual = x.contiguous(), residual.contiguous()
-    out, total, width = torch.empty_like(x), torch.empty_like(x), x.shape[-1]
+    out, total, width = x.new_empty(x.shape), x.new_empty(x.shape), x.shape[-1]
     sizes = {"WIDTH": width, "LANES": power_of_two(width)}
     through(add_norm_kernel)[(_rows(x),)](
         x, residual, weight, out, total, EPS=float(eps), OFFSET=float(weight_offset), **sizes
@@ -83,7 +83,7 @@ def rotary_embedding(
 ) -> tuple[Tensor, Tensor]:
     """As `torch.ops.vcc.rotary_embedding`."""
     q, k, cos, sin = (tensor.contiguous() for tensor in (q, k, cos, sin))
-    q_out, k_out, half = torch.empty_like(q), torch.empty_like(k), cos.shape[-1]
+    q_out, k_out, half = q.new_empty(q.shape), k.new_empty(k.shape), cos.shape[-1]
     heads, kv_heads = q.shape[-1] // head_dim, k.shape[-1] // head_dim
     rest = head_dim - 2 * half
     sizes = {
