@@ -8,6 +8,7 @@
 
 #include "abi/error.h"
 #include "recorder/cupti.h"
+#include "recorder/host_words.h"
 #include "recorder/json.h"
 
 namespace vcc::recorder {
@@ -61,17 +62,30 @@ bool is_live(uint64_t word) {
              CUDA_SUCCESS;
 }
 
-void write_words(Json& json, const std::string& block, const std::vector<Span>& spans) {
+uint64_t word_at(const std::string& block, size_t at) {
+  uint64_t word = 0;
+  std::memcpy(&word, block.data() + at, sizeof word);
+  return word;
+}
+
+// Offsets of the aligned words that `test` holds for.
+template <class Test>
+void write_offsets(Json& json, const char* name, const std::string& block, const Test& test) {
+  json.name(name).open('[');
+  for (size_t at = 0; at + 8 <= block.size(); at += 8) {
+    if (test(word_at(block, at))) json.number(at);
+  }
+  json.close(']');
+}
+
+void write_words(Json& json, const std::string& block, const std::vector<Span>& spans,
+                 const HostWords& host) {
   json.name("parameters").hex(block.data(), block.size());
   json.name("spans").open('[');
   for (const auto& [offset, size] : spans) json.open('[').number(offset).number(size).close(']');
-  json.close(']').name("live").open('[');
-  for (size_t at = 0; at + 8 <= block.size(); at += 8) {
-    uint64_t word = 0;
-    std::memcpy(&word, block.data() + at, 8);
-    if (is_live(word)) json.number(at);
-  }
   json.close(']');
+  write_offsets(json, "live", block, is_live);
+  write_offsets(json, "host", block, [&](uint64_t word) { return host.contains(word); });
 }
 
 void write_attributes(Json& json, CUgraphNode node, CUfunction function) {
@@ -99,7 +113,7 @@ void write_three(Json& json, const char* name, unsigned x, unsigned y, unsigned 
   json.name(name).open('[').number(x).number(y).number(z).close(']');
 }
 
-void write_kernel(Json& json, CUgraphNode node) {
+void write_kernel(Json& json, CUgraphNode node, const HostWords& host) {
   CUDA_KERNEL_NODE_PARAMS found = {};
   VCC_CU(cuGraphKernelNodeGetParams(node, &found));
   CUfunction function = found.func;
@@ -114,7 +128,7 @@ void write_kernel(Json& json, CUgraphNode node) {
   write_three(json, "grid", found.gridDimX, found.gridDimY, found.gridDimZ);
   write_three(json, "block", found.blockDimX, found.blockDimY, found.blockDimZ);
   json.name("shared").number(found.sharedMemBytes);
-  write_words(json, block_of(found, spans), spans);
+  write_words(json, block_of(found, spans), spans, host);
   write_attributes(json, node, function);
 }
 
@@ -143,12 +157,12 @@ void write_memcpy(Json& json, CUgraphNode node) {
   json.name("target_memory").number(found.dstMemoryType).name("plain").number(one_run(found));
 }
 
-void write_node(Json& json, CUgraphNode node) {
+void write_node(Json& json, CUgraphNode node, const HostWords& host) {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   VCC_CU(cuGraphNodeGetType(node, &type));
   json.open('{');
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
-    write_kernel(json, node);
+    write_kernel(json, node, host);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     write_memset(json, node);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
@@ -182,12 +196,13 @@ std::string describe_graph(CUgraph graph) {
   VCC_CU(cuGraphGetNodes(graph, nullptr, &count));
   std::vector<CUgraphNode> nodes(count);
   if (count > 0) VCC_CU(cuGraphGetNodes(graph, nodes.data(), &count));
+  const HostWords host;
   Json json;
   std::map<CUgraphNode, size_t> index;
   json.open('{').name("nodes").open('[');
   for (size_t i = 0; i < count; ++i) {
     index[nodes[i]] = i;
-    write_node(json, nodes[i]);
+    write_node(json, nodes[i], host);
   }
   json.close(']');
   write_edges(json, graph, index);

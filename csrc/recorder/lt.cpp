@@ -2,11 +2,12 @@
 
 #include <malloc.h>
 
-#include <cstring>
+#include <exception>
 
 #include "abi/error.h"
 #include "recorder/graph.h"
 #include "recorder/library.h"
+#include "recorder/stacks.h"
 
 namespace vcc::recorder {
 
@@ -45,12 +46,6 @@ int cuda_dtype(uint32_t code) {
   }
   throw Error(Code::kUsage, "a product of this element type cannot be recorded",
               "dtype code " + std::to_string(code), "float32, float16 and bfloat16 can");
-}
-
-// Leaves its bytes in dead stack memory, where structures that are filled in part will lie.
-__attribute__((noinline)) void fill_stack(uint8_t pattern) {
-  volatile uint8_t bytes[1 << 16];
-  for (size_t i = 0; i < sizeof bytes; ++i) bytes[i] = pattern;
 }
 
 }  // namespace
@@ -167,22 +162,33 @@ void Lt::enqueue(const Product& product, const Operands& operands) {
          "cublasLtMatmul");
 }
 
-std::string Lt::record(const Product& product, const Operands& operands, uint8_t pattern) {
-  plan(product);  // not part of what is recorded
-  mallopt(M_PERTURB, pattern);
-  fill_stack(pattern);
+CUgraph Lt::capture(const Product& product, const Operands& operands) {
   CUgraph graph = nullptr;
   VCC_CU(cuStreamBeginCapture(stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
-  std::unique_ptr<Error> failed;
+  std::exception_ptr failed;
   try {
     enqueue(product, operands);
-  } catch (const Error& error) {
-    failed = std::make_unique<Error>(error);
+  } catch (...) {
+    failed = std::current_exception();
   }
   const CUresult code = driver().cuStreamEndCapture(stream(), &graph);
-  mallopt(M_PERTURB, 0);
-  if (failed != nullptr) throw *failed;
+  if (failed != nullptr) std::rethrow_exception(failed);
   if (code != CUDA_SUCCESS) fail_call(code, "cuStreamEndCapture", __FILE__, __LINE__);
+  return graph;
+}
+
+std::string Lt::record(const Product& product, const Operands& operands, uint32_t turn) {
+  plan(product);  // not part of what is recorded
+  stream();
+  CUgraph graph = nullptr;
+  mallopt(M_PERTURB, pattern_of(turn));  // a new thread has no blocks that skip this
+  try {
+    on_stack_of(turn, [&] { graph = capture(product, operands); });
+  } catch (...) {
+    mallopt(M_PERTURB, 0);
+    throw;
+  }
+  mallopt(M_PERTURB, 0);
   std::string text;
   try {
     text = describe_graph(graph);

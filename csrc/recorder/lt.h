@@ -39,13 +39,14 @@ class Lt {
   void enqueue(const Product& product, const Operands& operands);
 
   // The nodes of a product, as JSON of describe_graph; nothing is launched and no address is read.
-  // `pattern` fills dead stack and heap memory first, so that bytes nobody wrote differ between
-  // recordings of different patterns.
-  std::string record(const Product& product, const Operands& operands, uint8_t pattern);
+  // `turn` picks the stack and what dead stack and heap memory hold, so that bytes nobody wrote
+  // differ between recordings of different turns (stacks.h).
+  std::string record(const Product& product, const Operands& operands, uint32_t turn);
 
  private:
   struct Plan;
   Plan& plan(const Product& product);
+  CUgraph capture(const Product& product, const Operands& operands);
 
   std::string path_;
   uint64_t version_ = 0;

@@ -1,7 +1,6 @@
 #include "recorder/recorder.h"
 
 #include <cstring>
-#include <memory>
 
 #include "abi/error.h"
 #include "driver/device.h"
@@ -16,8 +15,9 @@ namespace {
 using namespace vcc;
 using namespace vcc::recorder;
 
-std::unique_ptr<Lt> opened_lt;
-std::unique_ptr<Device> opened_device;  // of a process without torch
+// Never destroyed: the driver may be gone at exit before they would be.
+Lt* opened_lt = nullptr;
+Device* opened_device = nullptr;  // of a process without torch
 
 Lt& lt() {
   VCC_EXPECT(opened_lt != nullptr, "cuBLASLt is not open");
@@ -42,7 +42,7 @@ int32_t vcc_recorder_open(const char* libcuda, int32_t ordinal) {
   return guarded([&] {
     load_driver(libcuda);
     if (ordinal < 0) return;
-    if (opened_device == nullptr) opened_device = std::make_unique<Device>(libcuda, ordinal);
+    if (opened_device == nullptr) opened_device = new Device(libcuda, ordinal);
     opened_device->use();
   });
 }
@@ -69,7 +69,7 @@ int32_t vcc_recorder_graph(uint64_t graph, const char** json) {
 
 int32_t vcc_lt_open(const char* candidates, uint64_t* version, const char** path) {
   return guarded([&] {
-    if (opened_lt == nullptr) opened_lt = std::make_unique<Lt>(lines_of(candidates));
+    if (opened_lt == nullptr) opened_lt = new Lt(lines_of(candidates));
     *version = lt().version();
     *path = keep_text(lt().path());
   });
@@ -81,10 +81,9 @@ int32_t vcc_lt_workspace(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uin
 }
 
 int32_t vcc_lt_record(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                      const void* operands, uint32_t pattern, const char** json) {
+                      const void* operands, uint32_t turn, const char** json) {
   return guarded([&] {
-    *json = keep_text(lt().record(product_of(m, n, k, dtype, has_c), operands_of(operands),
-                                  static_cast<uint8_t>(pattern)));
+    *json = keep_text(lt().record(product_of(m, n, k, dtype, has_c), operands_of(operands), turn));
   });
 }
 

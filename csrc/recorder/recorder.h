@@ -28,9 +28,9 @@ VCC_API int32_t vcc_lt_open(const char* candidates, uint64_t* version, const cha
 VCC_API int32_t vcc_lt_workspace(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
                                  uint64_t* bytes);
 
-/* Operands are five addresses: a, w, c, d, workspace. */
+/* Operands are five addresses: a, w, c, d, workspace. Turns are 0 to 2 (csrc/recorder/stacks.h). */
 VCC_API int32_t vcc_lt_record(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                              const void* operands, uint32_t pattern, const char** json);
+                              const void* operands, uint32_t turn, const char** json);
 VCC_API int32_t vcc_lt_run(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
                            const void* operands);
 

@@ -99,6 +99,20 @@ def no_color() -> bool:
     return bool(os.environ.get("NO_COLOR"))
 
 
+def recorder_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All variables of a process that records: its C library hands out no block as it was freed.
+
+    Of structures that are filled in part the rest is then what M_PERTURB says, which differs from
+    one recording to the next, and not whatever was in the block before, which need not.
+    """
+    env = os.environ if variables is None else variables
+    tunables = [one for one in (env.get(_TUNABLES), "glibc.malloc.tcache_count=0") if one]
+    return {**env, _TUNABLES: ":".join(tunables)}
+
+
+_TUNABLES = "GLIBC_TUNABLES"
+
+
 def inductor_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str, str]:
     """Variables of a compile process.
 

@@ -21,6 +21,7 @@ from vcc.cache.errors import (
     VccError,
 )
 from vcc.cache.loaded import Loaded
+from vcc.engine.config.environment import recorder_environment
 from vcc.engine.events import Events
 from vcc.engine.tune.index import Measured, SelfTest
 from vcc.engine.tune.job import HELPER, Answer, Job
@@ -104,6 +105,7 @@ def record_apart(job: Job) -> Answer:
         done = subprocess.run(
             [sys.executable, "-m", HELPER, str(answer)],
             input=job.text().encode(),
+            env=recorder_environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             check=False,

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from vcc.engine.config.environment import recorder_environment
 from vcc.engine.tune.job import HELPER, Job
 from vcc.engine.tune.libraries import CUBLASLT, CUPTI, candidates
 from vcc.engine.tune.shapes import GemmShape, Gpu
@@ -56,6 +57,7 @@ def start(root: Path, shapes: Sequence[GemmShape], ordinal: int) -> None:
         subprocess.Popen(
             [sys.executable, "-m", HELPER],
             stdin=asked,
+            env=recorder_environment(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -1,8 +1,8 @@
 """Record matrix products: from cuBLASLt's own nodes to entries of the GEMM store.
 
 Addresses are invented: nothing is allocated, nothing is launched, no weights are needed. Each
-product is recorded with its operands at two places and at the first again, with other bytes in dead
-memory each time.
+product is recorded with its operands at two places and at the first again, on another stack and
+with other bytes in dead memory each time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ A, W, C, D, WORKSPACE = range(5)
 FIRST = (0x1357_9B24_6100, 0x2468_ACE0_3500, 0x31F3_5D17_9B00, 0x4C0F_EE51_7300, 0x5B1D_2A97_C500)
 SECOND = (0x16A9_D3C5_2F00, 0x2B97_4E83_6D00, 0x3805_91EB_4700, 0x4563_F02D_B900, 0x52C1_7B6F_1D00)
 """Invented addresses: odd multiples of 256 that no small number or size looks like."""
-
-PATTERNS = (0xA5, 0x5A, 0x3C)
-"""What dead memory is filled with before each of the three recordings."""
 
 SEGMENT = "gemm"
 
@@ -81,8 +78,8 @@ def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int
     used = [index for index, size in enumerate(sizes) if size]
     first, second = (_placed(bases, used) for bases in (FIRST, SECOND))
     drafts: list[Draft] = [
-        record_product(shape, operands, pattern, cubins)
-        for operands, pattern in zip((first, second, first), PATTERNS, strict=True)
+        record_product(shape, operands, turn, cubins)
+        for turn, operands in enumerate((first, second, first))
     ]
     moves = [Move(at, first[i], second[i], sizes[i]) for at, i in enumerate(used)]
     merged = merge(SEGMENT, drafts[0], drafts[1], drafts[2], moves)

@@ -1,11 +1,13 @@
-"""Products by cuBLASLt itself, or from the store without it: gemm_process.py reference|replay ARGS.
+"""Products recorded, by cuBLASLt itself, or from the store without it: gemm_process.py WORD ARGS.
 
-reference OUT.npz  < job      each product of a job, computed by the library
+record ANSWER MAPS  < job     as vcc.engine.tune.helper, and what addresses the process had
+reference OUT.npz   < job     each product of a job, computed by the library
 replay ROOT OUT.npz < job     the same inputs through stored nodes, at other addresses
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +34,13 @@ def placed(stack: ExitStack, shape: GemmShape, workspace: int) -> list[int]:
             write(address, data)
     fill(at[D], 0xEE, sizes[D])
     return at
+
+
+def record(job: Job, answer: str, maps: str) -> None:
+    from vcc.engine.tune.helper import run_job
+
+    Path(answer).write_text(json.dumps(run_job(job).as_dict()))
+    Path(maps).write_text(Path("/proc/self/maps").read_text())
 
 
 def reference(shapes: tuple[GemmShape, ...], out: str) -> None:
@@ -77,9 +86,12 @@ def replayed(stack: ExitStack, entry: GemmEntry) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    open_driver(0)
-    asked = Job.parse(sys.stdin.read()).shapes
-    if sys.argv[1] == "reference":
-        reference(asked, sys.argv[2])
+    asked = Job.parse(sys.stdin.read())
+    if sys.argv[1] == "record":
+        record(asked, *sys.argv[2:4])
+    elif sys.argv[1] == "reference":
+        open_driver(0)
+        reference(asked.shapes, sys.argv[2])
     else:
-        replay(asked, *sys.argv[2:4])
+        open_driver(0)
+        replay(asked.shapes, *sys.argv[2:4])

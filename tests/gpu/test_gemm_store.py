@@ -12,9 +12,12 @@ import pytest
 from support.gpu_jobs import GPU, vcc
 
 from vcc.cache.store import Store
+from vcc.engine.config.environment import recorder_environment
 from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.types import Node
 from vcc.engine.tune.command import record_apart
 from vcc.engine.tune.job import Answer, Job
+from vcc.engine.tune.record import FIRST, SECOND, operand_sizes
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmStore, choices
 
@@ -33,11 +36,24 @@ SHAPES = tuple(
 TRIED = tuple(shape for shape in SHAPES if shape.n * shape.k < 32 << 20)
 
 
+def gemm_process(job: Job, folder: Path, *words: object) -> None:
+    done = subprocess.run(
+        [sys.executable, GPU / "gemm_process.py", *map(str, words)],
+        input=job.text(),
+        env=recorder_environment(),
+        cwd=folder,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
-    """A store with all shapes, and what recording them said."""
+    """A store with all shapes, and what recording them said; the process's maps lie beside it."""
     root = tmp_path_factory.mktemp("gemm") / "store"
-    return root, record_apart(Job(root, SHAPES))
+    gemm_process(Job(root, SHAPES), root.parent, "record", "answer.json", "maps")
+    return root, Answer.of_dict(json.loads((root.parent / "answer.json").read_text()))
 
 
 def test_every_product_is_recorded_and_the_self_test_passes(
@@ -60,14 +76,7 @@ def test_a_process_without_cublaslt_gives_its_bits_at_other_addresses(
 ) -> None:
     root, _ = recorded
     for words in (("reference", "a.npz"), ("replay", root, "b.npz")):
-        done = subprocess.run(
-            [sys.executable, GPU / "gemm_process.py", *map(str, words)],
-            input=Job(root, TRIED).text(),
-            cwd=tmp_path,
-            text=True,
-            capture_output=True,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
+        gemm_process(Job(root, TRIED), tmp_path, *words)
     with np.load(tmp_path / "a.npz") as one, np.load(tmp_path / "b.npz") as other:
         wrong = [
             f"{name}: {int((one[name] != other[name]).sum())} of {one[name].size} bytes"
@@ -85,23 +94,65 @@ def test_a_second_recording_is_the_same_bytes(
     record_apart(Job(tmp_path / "again", some))
     first = {one.shape: one.table for one in GemmStore(root).entries(answer.gpu, some)}
     again = {one.shape: one.table for one in GemmStore(tmp_path / "again").entries(answer.gpu)}
-    differing = [str(shape) for shape in some if first[shape] != again[shape]]
-    assert not differing, "these hold bytes that nobody wrote: " + ", ".join(differing)
+    differing = [
+        f"{shape}: {differences(first[shape], again[shape])}"
+        for shape in some
+        if first[shape] != again[shape]
+    ]
+    assert not differing, "these hold bytes that nobody wrote:\n" + "\n".join(differing)
+
+
+def differences(one: bytes, other: bytes) -> list[str]:
+    """Node, kernel, offset and both words of what differs between two tables of a product."""
+    tables = decode(one), decode(other)
+    found = []
+    for index, nodes in enumerate(zip(*(table.nodes for table in tables), strict=True)):
+        name = tables[0].kernels[nodes[0].target].function[:60]
+        blocks = [stored_bytes(node) for node in nodes]
+        found += [
+            f"node {index} ({name}) byte {at}: {blocks[0][at]:#x} or {blocks[1].get(at, 0):#x}"
+            for at in blocks[0]
+            if blocks[0][at] != blocks[1].get(at, 0)
+        ]
+    return found
+
+
+def stored_bytes(node: Node) -> dict[int, int]:
+    """The words of a node's constant bytes by offset."""
+    data = b"".join(one.value for one in node.params if isinstance(one.value, bytes))
+    return {
+        at: int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) // 8 * 8, 8)
+    }
+
+
+def host_ranges(maps: str) -> list[tuple[int, int]]:
+    """Code, heap and stacks of a process above 4 GiB; the driver's own mappings are not private."""
+    found = []
+    for line in maps.splitlines():
+        span, modes, *rest = line.split()
+        start, end = (int(edge, 16) for edge in span.split("-"))
+        if modes[0] == "r" and modes[3] == "p" and start >> 32 and "/dev/" not in " ".join(rest):
+            found.append((start, end))
+    return found
 
 
 def test_stored_tables_hold_no_address(recorded: tuple[Path, Answer]) -> None:
-    """A word of a block that looks like an address of this machine would be one that was missed."""
+    """Neither of the operands as they were recorded nor of the process that recorded them."""
     root, answer = recorded
+    host = host_ranges((root.parent / "maps").read_text())
+    assert len(host) > 10
     found = []
     for entry in GemmStore(root).entries(answer.gpu):
+        sizes = operand_sizes(entry.shape, 1 << 25)
+        invented = [
+            (base, base + size)
+            for bases in (FIRST, SECOND)
+            for base, size in zip(bases, sizes, strict=True)
+        ]
         for index, node in enumerate(decode(entry.table).nodes):
-            for param in node.params:
-                if not isinstance(param.value, bytes):
-                    continue
-                words = np.frombuffer(param.value[: len(param.value) // 8 * 8], np.uint64)
-                odd = [hex(int(w)) for w in words if 1 << 40 <= int(w) < 1 << 47]
-                if odd:
-                    found.append(f"{entry.shape} node {index}: {odd}")
+            for at, word in stored_bytes(node).items():
+                if any(start <= word < end for start, end in (*invented, *host)):
+                    found.append(f"{entry.shape} node {index} byte {at}: {word:#x}")
     assert not found, "\n".join(found[:20])
 
 

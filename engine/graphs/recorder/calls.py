@@ -114,18 +114,16 @@ def workspace_bytes(shape: GemmShape) -> int:
     return int(_native.vcc_lt_workspace(*_numbers(shape)))
 
 
-def record_product(
-    shape: GemmShape, operands: Sequence[int], pattern: int, cubins: Cubins
-) -> Draft:
+def record_product(shape: GemmShape, operands: Sequence[int], turn: int, cubins: Cubins) -> Draft:
     """The nodes that cuBLASLt would launch, without launching them.
 
     Args:
         shape: the product.
         operands: addresses of a, w, c, d and the workspace; nothing needs to lie there.
-        pattern: a byte that dead memory is filled with first.
+        turn: 0 to 2; stack, and bytes of dead memory, differ from turn to turn.
         cubins: filled with the code.
     """
-    text = _native.vcc_lt_record(*_numbers(shape), _packed(operands), pattern)
+    text = _native.vcc_lt_record(*_numbers(shape), _packed(operands), turn)
     return read_draft(text, cubins.digest)
 
 

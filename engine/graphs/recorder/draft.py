@@ -39,7 +39,11 @@ HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class KernelDraft:
-    """A launch; `cubin` is the SHA-256 in hex of the code, attributes are (id, 64 bytes)."""
+    """A launch; `cubin` is the SHA-256 in hex of the code, attributes are (id, 64 bytes).
+
+    `live` and `host` are offsets of words in the parameters that the driver, and the process, knew
+    as addresses.
+    """
 
     function: str
     cubin: str
@@ -48,6 +52,7 @@ class KernelDraft:
     shared: int
     parameters: bytes
     live: frozenset[int]
+    host: frozenset[int]
     attributes: tuple[tuple[int, bytes], ...]
     carveout: int
     non_portable: bool
@@ -128,6 +133,7 @@ def _kernel(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraf
         shared=raw["shared"],
         parameters=bytes.fromhex(raw["parameters"]),
         live=frozenset(raw["live"]),
+        host=frozenset(raw["host"]),
         attributes=attributes,
         carveout=raw["carveout"],
         non_portable=bool(raw["non_portable"]),

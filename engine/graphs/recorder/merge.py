@@ -126,7 +126,7 @@ def _without_addresses(node: Any) -> Any:
 
 
 _CLEARED: Mapping[type, dict[str, Any]] = {
-    KernelDraft: {"parameters": b"", "live": frozenset()},
+    KernelDraft: {"parameters": b"", "live": frozenset(), "host": frozenset()},
     MemsetDraft: {"target": 0, "pitch": 0},
     MemcpyDraft: {"source": 0, "target": 0},
 }
@@ -135,7 +135,8 @@ _CLEARED: Mapping[type, dict[str, Any]] = {
 def _kernel(making: _Making, name: str, triple: Triple) -> Node:
     node = triple[0]
     first, second, again = (draft.parameters for draft in triple)
-    captured = Captured(first, second, again, node.live)
+    host = frozenset.intersection(*(draft.host for draft in triple))
+    captured = Captured(first, second, again, node.live, host)
     block = relocate(name, captured, making.moves)
     making.pointers += len(block.pointers)
     making.noise += block.noise

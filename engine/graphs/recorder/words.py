@@ -2,7 +2,9 @@
 
 The same graph is captured three times: with its regions at one place, at another, and once more at
 the first. Bytes that differ between the two captures at one place are noise (padding of structures,
-dead stack) and become zero. An aligned word that moves exactly with a region is a pointer into it.
+dead stack) and become zero, and so does a word that is an address of the process in all three: no
+kernel reads it, and it is another one in the next process. An aligned word that moves exactly with
+a region is a pointer into it.
 What is equal in all three is a constant. Anything else depends on an address in a way that cannot
 be reproduced elsewhere, and is refused.
 """
@@ -36,13 +38,15 @@ class Captured:
     """The bytes of one parameter block in the three captures.
 
     `live` are the offsets of words that the driver knew as addresses in present allocations, in the
-    first capture.
+    first capture; `host` of those that were addresses of the process's own code, heap or stack in
+    each.
     """
 
     first: bytes
     second: bytes
     again: bytes
     live: frozenset[int] = frozenset()
+    host: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,8 @@ def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated
     done = bytearray(len(captured.first))
     pointers, noise = [], 0
     for at in range(0, len(done), WORD):
-        word = _word(where, at, blocks, moves)
+        host = at in captured.host
+        word = _Word(bytes(WORD), noise=WORD) if host else _word(where, at, blocks, moves)
         if word.pointer is not None:
             pointers.append((at, *word.pointer))
         elif word.constant and at in captured.live:

@@ -12,6 +12,7 @@ from vcc.engine.config.environment import (
     inductor_environment,
     no_color,
     read_environment,
+    recorder_environment,
 )
 
 
@@ -95,3 +96,10 @@ def test_recording_beside_a_run_can_be_forbidden() -> None:
     assert not read_environment({"VCC_RECORD_PRODUCTS": "0"}).record_products
     with pytest.raises(ConfigError):
         read_environment({"VCC_RECORD_PRODUCTS": "perhaps"})
+
+
+def test_a_recording_process_gets_its_tunable_beside_those_that_are_set() -> None:
+    own = "glibc.malloc.tcache_count=0"
+    assert recorder_environment({"A": "1"}) == {"A": "1", "GLIBC_TUNABLES": own}
+    set_before = {"GLIBC_TUNABLES": "glibc.malloc.check=1"}
+    assert recorder_environment(set_before)["GLIBC_TUNABLES"] == f"glibc.malloc.check=1:{own}"

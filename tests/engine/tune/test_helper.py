@@ -14,6 +14,7 @@ from support.fake_libraries import environment
 
 from vcc.cache.errors import DeviceError
 from vcc.engine import native
+from vcc.engine.config.environment import recorder_environment
 from vcc.engine.graphs.recorder import calls
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeKind, ParamKind, RegionKind
@@ -34,7 +35,7 @@ def record(root: Path, shapes: tuple[GemmShape, ...] = SHAPES, **settings: Any) 
     done = subprocess.run(
         [sys.executable, "-m", "vcc.engine.tune.helper", str(answer)],
         input=Job(root, shapes, again=again).text().encode(),
-        env=environment(**settings),
+        env=recorder_environment(environment(**settings)),
         capture_output=True,
         check=False,
     )
@@ -68,6 +69,16 @@ def test_products_become_tables_without_addresses(tmp_path: Path) -> None:
     assert data[40:44] == (1).to_bytes(4, "little")
     assert data[44:56] == bytes(12), "what nobody wrote is zero"
     assert data[56:64] == (7).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("mode", ["stack", "heap", "unwritten"])
+def test_what_is_of_this_process_alone_becomes_zero(tmp_path: Path, mode: str) -> None:
+    """Also where nothing that was recorded moves it."""
+    answer = answered(tmp_path / "store", SHAPES[:1], lt=mode)
+    (entry,) = GemmStore(tmp_path / "store").entries(answer.gpu)
+    (node,) = decode(entry.table).nodes
+    (data,) = (p.value for p in node.params if p.kind is ParamKind.BYTES)
+    assert data[40:] == (1).to_bytes(len(data) - 40, "little")
 
 
 def test_two_recordings_are_the_same_bytes(tmp_path: Path) -> None:

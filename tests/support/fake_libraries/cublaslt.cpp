@@ -2,6 +2,7 @@
 // that VCC_FAKE_LT_CUBIN names. VCC_FAKE_LT says what a product does besides:
 //   split   a second kernel, behind a programmatic edge, reads the workspace
 //   hidden  a parameter holds an address shifted by four bits
+//   stack   a parameter holds an address of the stack, heap one of the heap, unwritten nothing
 //   host    a callback on the host
 //   wrong   computed directly, the result is filled; the kernels of the double fill nothing
 //   none    there is no algorithm
@@ -76,6 +77,21 @@ bool capturing(CUstream stream) {
 
 void nothing(void*) {}
 
+// What the stack held before.
+__attribute__((noinline)) uint64_t unwritten() {
+  volatile uint64_t words[64];
+  return words[32];
+}
+
+uint64_t last_parameter(const void* d) {
+  static const int* const kept = new int;
+  int local = 0;
+  if (mode("hidden")) return reinterpret_cast<uint64_t>(d) >> 4;
+  if (mode("stack")) return reinterpret_cast<uint64_t>(&local);
+  if (mode("heap")) return reinterpret_cast<uint64_t>(kept);
+  return mode("unwritten") ? unwritten() : 7;
+}
+
 // Half of a structure is written: the other half is what was on the heap before.
 struct Partly {
   uint32_t rows;
@@ -128,7 +144,7 @@ API int cublasLtMatmul(void*, void*, const void*, const void* w, void*, const vo
   const auto rows = static_cast<uint32_t>(static_cast<Layout*>(a_layout)->columns);
   auto* partly = static_cast<Partly*>(std::malloc(sizeof(Partly)));
   partly->rows = rows;
-  uint64_t hidden = mode("hidden") ? reinterpret_cast<uint64_t>(d) >> 4 : 7;
+  uint64_t hidden = last_parameter(d);
   void* parameters[] = {&a, &w, &c, &d, &workspace, partly, &hidden};
   int code = launch("lt_main", stream, parameters, rows);
   if (mode("split")) {

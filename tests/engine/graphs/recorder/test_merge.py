@@ -35,6 +35,7 @@ def kernel(*words: int, function: str = "add", **fields: Any) -> dict[str, Any]:
         "parameters": b"".join(struct.pack("<Q", word) for word in words).hex(),
         "spans": [[8 * i, 8] for i in range(len(words))],
         "live": [],
+        "host": [],
         "attributes": [],
         "max_dynamic": 0,
         "carveout": -1,

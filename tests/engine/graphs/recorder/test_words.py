@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,14 @@ def test_equal_words_stay() -> None:
 def test_what_differs_at_one_place_becomes_zero() -> None:
     found = relocate("n", captured((0x7FFE_1234_5678, 0x7FFC_0000_5678, 0x7FFD_9999_5678)), MOVES)
     assert found.block == bytes(8)
+    assert found.noise == 8
+
+
+def test_an_address_of_the_process_becomes_zero_though_it_stays() -> None:
+    """It stays in one process, and in forks of one; the next process has another."""
+    kept = captured((0x7FFE_1234_5678, 0x7FFE_1234_5678, 0x7FFE_1234_5678), (5, 5, 5))
+    found = relocate("n", replace(kept, host=frozenset({0})), MOVES)
+    assert found.block == block(0, 5)
     assert found.noise == 8
 
 
