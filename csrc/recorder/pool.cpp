@@ -16,7 +16,8 @@ constexpr uint64_t kPage = 2u << 20;  // granularity of device memory; also of w
 struct Pool {
   std::mutex lock;
   int ordinal = 0;
-  uint64_t base = 0, bytes = 0, used = 0, mapped = 0;
+  uint64_t base = 0, bytes = 0, used = 0;
+  uint64_t mapped = 0;  // address up to which there is memory
 };
 
 Pool pools[kPools];
@@ -30,17 +31,17 @@ uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 void map_up_to(Pool& pool, uint64_t end) {
   if (end <= pool.mapped) return;
-  const uint64_t size = end - pool.mapped;
+  const uint64_t size = pages(end - pool.mapped);
   CUmemAllocationProp properties = {};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, pool.ordinal};
   CUmemGenericAllocationHandle handle = 0;
   VCC_CU(cuMemCreate(&handle, size, &properties, 0));
-  VCC_CU(cuMemMap(pool.base + pool.mapped, size, 0, handle, 0));
+  VCC_CU(cuMemMap(pool.mapped, size, 0, handle, 0));
   VCC_CU(cuMemRelease(handle));  // the mapping keeps it
   const CUmemAccessDesc access = {properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  VCC_CU(cuMemSetAccess(pool.base + pool.mapped, size, &access, 1));
-  pool.mapped = end;
+  VCC_CU(cuMemSetAccess(pool.mapped, size, &access, 1));
+  pool.mapped += size;
 }
 
 uint64_t take(Pool& pool, uint64_t bytes) {
@@ -51,8 +52,8 @@ uint64_t take(Pool& pool, uint64_t bytes) {
                 std::to_string(bytes) + " bytes are wanted, " +
                     std::to_string(pool.bytes - pool.used) + " are left");
   }
-  map_up_to(pool, pool.used + size);
   const uint64_t address = pool.base + pool.used;
+  map_up_to(pool, address + size);
   pool.used += size;
   return address;
 }
@@ -69,20 +70,23 @@ void* taken(uint32_t index, ssize_t bytes) {
 
 }  // namespace
 
+int32_t vcc_pool_reserve(uint64_t wanted, uint64_t bytes, uint64_t* got) {
+  return guarded([&] {
+    CUdeviceptr start = 0;
+    VCC_CU(cuMemAddressReserve(&start, pages(bytes), kPage, wanted, 0));
+    if (wanted != 0 && start != wanted) driver().cuMemAddressFree(start, pages(bytes));
+    *got = start;
+  });
+}
+
 int32_t vcc_pool_open(uint32_t index, int32_t ordinal, uint64_t base, uint64_t bytes) {
   return guarded([&] {
     Pool& pool = pool_at(index);
-    VCC_EXPECT(pool.base == 0, "a pool is opened once");
-    CUdeviceptr got = 0;
-    VCC_CU(cuMemAddressReserve(&got, pages(bytes), kPage, base, 0));
-    if (got != base) {
-      driver().cuMemAddressFree(got, pages(bytes));
-      throw Error(Code::kDevice, "the recorder cannot have the addresses it needs",
-                  "another allocation lies there", "try again: the process was unlucky");
-    }
+    VCC_EXPECT(pool.base == 0 && base != 0, "a pool is opened once");
     pool.ordinal = ordinal;
     pool.base = base;
-    pool.bytes = pages(bytes);
+    pool.bytes = bytes;
+    pool.mapped = base / kPage * kPage;
   });
 }
 

@@ -1,6 +1,6 @@
-/* Device memory at addresses that the caller chooses, for recording: one pool a region, each a
-   reservation that fills from its start and gives nothing back (torch's own allocator reuses what
-   it has). The same allocations in the same order lie at the same offsets in every process. */
+/* Device memory at addresses that the caller chooses, for recording: one pool a region, each a part
+   of a reservation that fills from its start and gives nothing back (torch's own allocator reuses
+   what it has). The same allocations in the same order lie at the same offsets in every process. */
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,12 @@
 extern "C" {
 #endif
 
-/* Reserve `bytes` of addresses at exactly `base` for pool `index` (0 to 3). */
+/* Reserve `bytes` of addresses at `wanted`, or anywhere for 0; gives where the driver has them.
+   They are given back at once when that is not where they were wanted. */
+VCC_API int32_t vcc_pool_reserve(uint64_t wanted, uint64_t bytes, uint64_t* got);
+
+/* Make `bytes` from `base` on, in a reservation, pool `index` (0 to 3). No two pools have addresses
+   in one page of 2 MiB; `base` may lie anywhere in its first. */
 VCC_API int32_t vcc_pool_open(uint32_t index, int32_t ordinal, uint64_t base, uint64_t bytes);
 
 /* Bytes handed out so far; all of them have memory. */

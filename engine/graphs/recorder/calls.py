@@ -29,6 +29,7 @@ _native = functions(
         "vcc_lt_workspace": "u32 u32 u32 u32 u32 -> u64",
         "vcc_lt_record": "u32 u32 u32 u32 u32 bytes u32 -> str",
         "vcc_lt_run": "u32 u32 u32 u32 u32 bytes",
+        "vcc_pool_reserve": "u64 u64 -> u64",
         "vcc_pool_open": "u32 i32 u64 u64",
         "vcc_pool_used": "u32 -> u64",
     }
@@ -132,12 +133,19 @@ def run_product(shape: GemmShape, operands: Sequence[int]) -> None:
     _native.vcc_lt_run(*_numbers(shape), _packed(operands))
 
 
-def open_pool(index: int, ordinal: int, base: int, size: int) -> None:
-    """Reserve `size` bytes of addresses at exactly `base` for a pool (csrc/recorder/pool.h).
+def reserve(wanted: int, size: int) -> int:
+    """Reserve addresses at `wanted`, or anywhere for 0; where the driver has them.
+
+    They are given back at once when that is not where they were wanted.
 
     Raises:
-        DeviceError: something else lies there.
+        DeviceError: the driver has none.
     """
+    return int(_native.vcc_pool_reserve(wanted, size))
+
+
+def open_pool(index: int, ordinal: int, base: int, size: int) -> None:
+    """Make `size` bytes from `base` on, in a reservation, a pool (csrc/recorder/pool.h)."""
     _native.vcc_pool_open(index, ordinal, base, size)
 
 

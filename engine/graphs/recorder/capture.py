@@ -6,9 +6,11 @@ placement) what the graphs answer to the batches of `samples.py`.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,15 @@ from vcc.engine import native
 from vcc.engine.config.environment import read_environment
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.recorder import samples
-from vcc.engine.graphs.recorder.calls import Cubins, describe, open_driver, open_pool, pool_used
+from vcc.engine.graphs.recorder.addresses import REPORT, Addresses, place
+from vcc.engine.graphs.recorder.calls import (
+    Cubins,
+    describe,
+    open_driver,
+    open_pool,
+    pool_used,
+    reserve,
+)
 from vcc.engine.graphs.recorder.plan import (
     IO,
     KV_CACHE,
@@ -33,20 +43,7 @@ from vcc.engine.graphs.recorder.plan import (
 )
 from vcc.engine.graphs.table.types import Role
 
-POOL_BYTES = 256 << 30
-"""Addresses of a pool; memory comes as it is used."""
-
 WARMUPS = 2
-
-FIRST, FIRST_STEP = 0x6111_3560_0000, 0x0151_0040_0000
-SECOND, SECOND_STEP = 0x6043_97A0_0000, 0x0133_00E0_0000
-"""Where the first pool lies in either placement, and how far apart the pools are."""
-
-PLACEMENTS: Mapping[str, tuple[int, ...]] = {
-    "first": tuple(FIRST + FIRST_STEP * index for index in range(4)),
-    "second": tuple(SECOND + SECOND_STEP * index for index in range(4)),
-}
-"""Addresses of the pools by placement; the third capture is at the first again."""
 
 Run = Callable[[Descriptor, Mapping[str, Tensor]], Tensor]
 """The model: a descriptor and its inputs (of their sizes in it) to the output."""
@@ -67,13 +64,16 @@ class Subject:
     constants: Mapping[str, np.ndarray[Any, Any]]
 
 
-def capture(subject: Subject, placement: str, folder: Path, *, answers: bool) -> None:
+def capture(
+    subject: Subject, name: str, folder: Path, first: Addresses | None, *, answers: bool
+) -> None:
     """Capture every descriptor; CUPTI watches since before torch started CUDA.
 
     Args:
         subject: the model.
-        placement: key of `PLACEMENTS`.
-        folder: where everything goes; `report.json` last.
+        name: of the capture, one of `addresses.NAMES`.
+        folder: where everything goes; the report last.
+        first: where the first capture lay; None for that one itself.
         answers: also replay each graph on its batch and keep the output.
 
     Raises:
@@ -84,10 +84,12 @@ def capture(subject: Subject, placement: str, folder: Path, *, answers: bool) ->
     ordinal = torch.cuda.current_device()
     torch.zeros(1, device="cuda")
     open_driver()
-    pools = [_pool(index, ordinal, base) for index, base in enumerate(PLACEMENTS[placement])]
     recording = subject.recording
-    sizes = recording.sizes(0)
-    memory = [_region(pools[index], sizes[index]) for index in (WEIGHTS, KV_CACHE, IO)]
+    regions = recording.sizes(0)[:WORKSPACE]
+    free, _ = torch.cuda.mem_get_info(ordinal)
+    where = place(name, regions, free, first, reserve)
+    pools = [_pool(index, ordinal, where) for index in range(len(where.sizes))]
+    memory = [_region(pools[index], where.bases[index], size) for index, size in enumerate(regions)]
     tensors = {
         slot.name: _view(memory[region], slot, slot.shape) for region, slot in recording.slots()
     }
@@ -99,18 +101,17 @@ def capture(subject: Subject, placement: str, folder: Path, *, answers: bool) ->
     if answers:
         for descriptor, graph in graphs.items():
             _answer(subject, descriptor, graph, memory, tensors, folder)
-    used = (*sizes[:WORKSPACE], pool_used(WORKSPACE))
     report = {
-        "used": used,
-        "bases": PLACEMENTS[placement],
+        "used": (*regions, pool_used(WORKSPACE)),
+        "addresses": where.as_dict(),
         "device": device_info(ordinal),
         "cuda": torch.version.cuda or "",
     }
-    (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    (folder / REPORT).write_text(json.dumps(report), encoding="utf-8")
 
 
-def _pool(index: int, ordinal: int, base: int) -> Any:
-    open_pool(index, ordinal, base, POOL_BYTES)
+def _pool(index: int, ordinal: int, where: Addresses) -> Any:
+    open_pool(index, ordinal, where.bases[index], where.sizes[index])
     library = native.library("vcc_abi")
     names = (f"vcc_pool_malloc_{index}", "vcc_pool_free")
     allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), *names)
@@ -121,10 +122,17 @@ def _pool(index: int, ordinal: int, base: int) -> Any:
 _kept: list[Any] = []
 
 
-def _region(pool: Any, size: int) -> Tensor:
+def _region(pool: Any, base: int, size: int) -> Tensor:
     """All bytes of a region, as one tensor at the pool's base."""
     with torch.cuda.use_mem_pool(pool):
-        return torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
+        memory = torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
+    if memory.data_ptr() != base:
+        raise GraphError(
+            "torch does not take memory from the recorder's pool",
+            f"{size} bytes lie at {memory.data_ptr():#x}, the pool begins at {base:#x}",
+            "leave PYTORCH_CUDA_ALLOC_CONF unset while recording",
+        )
+    return memory
 
 
 def _view(memory: Tensor, slot: Slot, shape: Sequence[int]) -> Tensor:
@@ -142,14 +150,25 @@ def _fill(memory: Sequence[Tensor], subject: Subject, tensors: Mapping[str, Tens
             part.copy_(source[: len(part)])
     memory[IO].zero_()
     for name, data in subject.constants.items():
-        tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(data)))
+        _put(tensors[name], data)
     torch.cuda.synchronize()
+
+
+def _put(tensor: Tensor, data: np.ndarray[Any, Any]) -> None:
+    """Copy bytes; what is no type of numpy's comes as bits."""
+    bits = torch.from_numpy(np.ascontiguousarray(data).reshape(-1).view(np.uint8).copy())
+    tensor.view(-1).view(torch.uint8).copy_(bits)
 
 
 def _captured(
     recording: Recording, run: Run, tensors: Mapping[str, Tensor], pool: Any
 ) -> dict[Descriptor, Any]:
-    """Warm up every descriptor inside the workspace, then capture."""
+    """Warm up every descriptor, once more inside the workspace, then capture.
+
+    Only the second round lies in the workspace, so that it holds the same in every process: the
+    first compiles what is not in a cache yet. The libraries' own workspaces come with the second,
+    as they belong to a stream.
+    """
     stream = torch.cuda.Stream()
     outputs = [slot.name for slot in recording.of_role(Role.OUTPUT)]
 
@@ -162,25 +181,33 @@ def _captured(
         target = tensors[outputs[0]]
         _shaped(target, result.shape).copy_(result)
 
-    with torch.cuda.use_mem_pool(pool), torch.cuda.stream(stream):
-        for descriptor in recording.descriptors:
-            for _ in range(WARMUPS):
-                step(descriptor)
-            torch.cuda.synchronize()
-    graphs: dict[Descriptor, Any] = {}
-    for descriptor in recording.descriptors:
-        graph = torch.cuda.CUDAGraph(keep_graph=True)
-        try:
-            with torch.cuda.graph(graph, pool=pool.id, stream=stream):
-                step(descriptor)
-        except RuntimeError as error:
-            why = str(error).strip().splitlines()[0][:300]
-            raise GraphError(
-                f"a step of {descriptor.tokens} rows cannot be captured", why
-            ) from error
-        graphs[descriptor] = graph
+    def warm_up(stream: Any, times: int) -> None:
+        with torch.cuda.stream(stream):
+            for descriptor in recording.descriptors:
+                for _ in range(times):
+                    step(descriptor)
+                torch.cuda.synchronize()
+
+    warm_up(torch.cuda.Stream(), WARMUPS)  # compiles and tunes, with memory of its own
+    torch.cuda.empty_cache()
+    gc.collect()
+    gc.disable()  # when memory is freed decides where the next piece lies; the process ends soon
+    with torch.cuda.use_mem_pool(pool):
+        warm_up(stream, WARMUPS)
+    return {one: _graph(one, partial(step, one), pool, stream) for one in recording.descriptors}
+
+
+def _graph(descriptor: Descriptor, step: Callable[[], None], pool: Any, stream: Any) -> Any:
+    """One captured step; kernels may be loaded and memory mapped meanwhile, hence relaxed."""
+    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    try:
+        with torch.cuda.graph(graph, pool=pool.id, stream=stream, capture_error_mode="relaxed"):
+            step()
+    except RuntimeError as error:
+        why = str(error.__context__ or error).strip().splitlines()[0][:300]
+        raise GraphError(f"a step of {descriptor.tokens} rows cannot be captured", why) from error
     torch.cuda.synchronize()
-    return graphs
+    return graph
 
 
 def _shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -210,9 +237,7 @@ def _answer(
     """Replay torch's own graph from the same state that the check begins with."""
     _fill(memory, subject, tensors)
     for name, data in samples.batch(subject.recording, descriptor).items():
-        tensor = _shaped(tensors[name], data.shape)
-        bits = torch.from_numpy(np.ascontiguousarray(data).view(np.uint8).reshape(-1))
-        tensor.view(-1).view(torch.uint8).copy_(bits)
+        _put(_shaped(tensors[name], data.shape), data)
     graph.instantiate()
     graph.replay()
     torch.cuda.synchronize()

@@ -41,6 +41,7 @@ class Merged:
         digests: SHA-256 in hex of the cubins that the kernels need.
         pointers: relocations in all.
         noise: bytes that nobody wrote and that were zeroed.
+        unsteady: the words among them that were addresses in regions, with node, kernel, offset.
     """
 
     kernels: tuple[Kernel, ...]
@@ -50,6 +51,7 @@ class Merged:
     digests: tuple[str, ...]
     pointers: int
     noise: int
+    unsteady: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class _Making:
     nodes: list[Node] = field(default_factory=list)
     pointers: int = 0
     noise: int = 0
+    unsteady: list[str] = field(default_factory=list)
 
 
 Triple = tuple[Any, Any, Any]
@@ -100,6 +103,7 @@ def merge(name: str, first: Draft, second: Draft, again: Draft, moves: Sequence[
         digests=tuple(dict.fromkeys(kernel.cubin for kernel in kernels)),
         pointers=making.pointers,
         noise=making.noise,
+        unsteady=tuple(making.unsteady),
     )
 
 
@@ -140,6 +144,7 @@ def _kernel(making: _Making, name: str, triple: Triple) -> Node:
     block = relocate(name, captured, making.moves)
     making.pointers += len(block.pointers)
     making.noise += block.noise
+    making.unsteady += (f"{name}, {text}" for text in block.unsteady)
     kernel = Kernel(
         cubin=node.cubin,
         function=node.function,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from vcc.cache.errors import (
 )
 from vcc.engine.compile.scratch import scratch
 from vcc.engine.events import Events
+from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, REPORT, SECOND, Addresses
 from vcc.engine.graphs.recorder.check_process import RECORDING, RESULT
 from vcc.engine.graphs.recorder.plan import Recording
 from vcc.engine.graphs.recorder.tables import Tables, tables_of
@@ -33,9 +35,6 @@ from vcc.engine.graphs.recorder.tables import Tables, tables_of
 if TYPE_CHECKING:
     from vcc.engine.request import Settled
     from vcc.engine.torch_shim.profiles import DeviceProfile
-
-RUNS = (("first", "first"), ("second", "second"), ("again", "first"))
-"""Folder and placement of each capture."""
 
 FAILED, LOG, CONSTANTS = "failed.json", "log", "constant"
 CHECKER = "vcc.engine.graphs.recorder.check_process"
@@ -61,18 +60,17 @@ def record_model(settled: Settled, profile: DeviceProfile, events: Events) -> Ta
         ConfigError, ModelError: the model cannot be recorded.
     """
     with scratch() as folder:
-        events.stage_started("capture", len(RUNS))
-        for name, placement in RUNS:
+        events.stage_started("capture", len(NAMES))
+        for name in NAMES:
             events.progress(f"capture {name}", "running")
             (folder / name).mkdir()
-            _capture_apart(settled, profile, placement, folder / name)
+            _capture_apart(settled, profile, folder / name)
             events.progress(f"capture {name}", "done")
-        recording = Recording.parse((folder / "first" / RECORDING).read_text("utf-8"))
-        folders = (folder / "first", folder / "second", folder / "again")
-        tables = tables_of(recording, folders)
-        prove(recording, tables, folder / "first")
-        constants = _constants(recording, folder / "first")
-        return Tables({**tables.blobs, **constants}, tables.info)
+        recording = Recording.parse((folder / FIRST / RECORDING).read_text("utf-8"))
+        tables = tables_of(recording, (folder / FIRST, folder / SECOND, folder / AGAIN))
+        prove(recording, tables, folder / FIRST)
+        constants = _constants(recording, folder / FIRST)
+        return replace(tables, blobs={**tables.blobs, **constants})
 
 
 def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) -> dict[str, Any]:
@@ -105,21 +103,21 @@ def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) 
     if found["wrong"]:
         raise GraphError(
             "a recorded graph does not give what the model gave",
-            "; ".join(found["wrong"][:5]),
+            "; ".join((*found["wrong"][:5], *tables.unsteady[:3])),
             "the model reads memory that it does not own or did not write; use --compile vcc",
         )
     return found
 
 
-def _capture_apart(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
-    process = _FORK.Process(target=_work, args=(settled, profile, placement, folder, os.getpid()))
+def _capture_apart(settled: Settled, profile: DeviceProfile, folder: Path) -> None:
+    process = _FORK.Process(target=_work, args=(settled, profile, folder, os.getpid()))
     process.start()
     try:
         process.join()
     finally:  # an interrupted build leaves no process on the GPU
         process.kill()
         process.join()
-    if (folder / "report.json").exists():
+    if (folder / REPORT).exists():
         return
     if (folder / FAILED).exists():
         raise _error(json.loads((folder / FAILED).read_text("utf-8")))
@@ -127,9 +125,7 @@ def _capture_apart(settled: Settled, profile: DeviceProfile, placement: str, fol
     raise GraphError("a process that captures ended early", f"{process.exitcode}: {said}")
 
 
-def _work(
-    settled: Settled, profile: DeviceProfile, placement: str, folder: Path, parent: int
-) -> None:
+def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -> None:
     """Body of a capturing child: leaves a report, or the reason why not, and ends the process."""
     from vcc.engine.config.environment import use_build_folder
     from vcc.engine.graphs.recorder.calls import watch
@@ -146,7 +142,7 @@ def _work(
         with suppress(DeviceError):
             die_with_parent()
         if os.getppid() == parent:
-            _capture(settled, profile, placement, folder)
+            _capture(settled, profile, folder)
             code = 0
     except VccError as error:
         (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")
@@ -171,7 +167,7 @@ def _need_driver() -> None:
         ) from error
 
 
-def _capture(settled: Settled, profile: DeviceProfile, placement: str, folder: Path) -> None:
+def _capture(settled: Settled, profile: DeviceProfile, folder: Path) -> None:
     from vcc.engine.graphs.recorder.capture import capture, require_device
     from vcc.engine.graphs.recorder.check_process import digest_of
     from vcc.engine.graphs.recorder.subjects import subject_of
@@ -182,7 +178,9 @@ def _capture(settled: Settled, profile: DeviceProfile, placement: str, folder: P
     (folder / CONSTANTS).mkdir()
     for name, data in subject.constants.items():
         (folder / CONSTANTS / digest_of(name)).write_bytes(data.tobytes())
-    capture(subject, placement, folder, answers=folder.name == "first")
+    is_first = folder.name == FIRST
+    first = None if is_first else Addresses.of_report(folder.parent / FIRST / REPORT)
+    capture(subject, folder.name, folder, first, answers=is_first)
 
 
 def _constants(recording: Recording, folder: Path) -> dict[str, bytes]:

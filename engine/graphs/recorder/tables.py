@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vcc.engine.graphs.recorder.addresses import REPORT, Addresses
 from vcc.engine.graphs.recorder.draft import Draft, read_draft
 from vcc.engine.graphs.recorder.merge import Merged, merge
 from vcc.engine.graphs.recorder.plan import KINDS, Descriptor, Recording
@@ -21,10 +22,15 @@ REGION_ALIGNMENT = 512
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Blobs by name, and figures for the manifest."""
+    """Blobs by name, and figures for the manifest.
+
+    `unsteady` names words that were zeroed though they were addresses in regions (words.py): what
+    to look at first where a table does not give what the model gave.
+    """
 
     blobs: Mapping[str, bytes]
     info: Mapping[str, Any]
+    unsteady: tuple[str, ...] = ()
 
 
 def tables_of(
@@ -37,15 +43,17 @@ def tables_of(
     Raises:
         GraphError: a graph cannot be moved; node, kernel and offset are named.
     """
-    reports = [json.loads((folder / "report.json").read_text("utf-8")) for folder in folders]
+    reports = [json.loads((folder / REPORT).read_text("utf-8")) for folder in folders]
+    places = [Addresses.of_report(folder / REPORT).bases for folder in folders]
     used = tuple(max(sizes) for sizes in zip(*(one["used"] for one in reports), strict=True))
     moves = [
-        Move(index, reports[0]["bases"][index], reports[1]["bases"][index], size)
+        Move(index, places[0][index], places[1][index], size)
         for index, size in enumerate(used)
         if size
     ]
     blobs: dict[str, bytes] = {}
     cubins: dict[str, bytes] = {}
+    unsteady: list[str] = []
     info: dict[str, Any] = {"recorded": []}
     info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
@@ -56,8 +64,9 @@ def tables_of(
         sizes = {digest: len(cubins[digest]) for digest in merged.digests}
         blobs[descriptor.blob] = encode(_table(recording, descriptor, merged, used, sizes))
         info["recorded"].append(_figures(descriptor, merged))
+        unsteady += (f"{descriptor.file}: {one}" for one in merged.unsteady)
     blobs |= {f"cubin/{digest}": data for digest, data in sorted(cubins.items())}
-    return Tables(blobs, info)
+    return Tables(blobs, info, tuple(unsteady))
 
 
 def _drafts(folders: tuple[Path, Path, Path], descriptor: Descriptor) -> tuple[Draft, Draft, Draft]:

@@ -57,11 +57,14 @@ class Relocated:
         block: constants, and zero elsewhere.
         pointers: (offset in the block, region, byte offset in the region), by offset.
         noise: bytes that were zeroed because nobody wrote them.
+        unsteady: those of them that were addresses in regions, as text: either dead memory, or the
+            model does not place its tensors alike in every run.
     """
 
     block: bytes
     pointers: tuple[tuple[int, int, int], ...]
     noise: int = 0
+    unsteady: tuple[str, ...] = ()
 
 
 def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated:
@@ -80,17 +83,21 @@ def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated
     if len({len(block) for block in blocks}) != 1:
         raise GraphError(f"{where} cannot be stored", "its parameter block changes its size")
     done = bytearray(len(captured.first))
-    pointers, noise = [], 0
+    pointers, noise, unsteady = [], 0, []
     for at in range(0, len(done), WORD):
         host = at in captured.host
         word = _Word(bytes(WORD), noise=WORD) if host else _word(where, at, blocks, moves)
         if word.pointer is not None:
             pointers.append((at, *word.pointer))
         elif word.constant and at in captured.live:
-            raise _refused(where, at, "the address of memory outside the recorded regions")
+            value = int.from_bytes(word.value, "little")
+            what = f"{value:#x}, the address of memory outside the recorded regions"
+            raise _refused(where, at, what)
+        elif word.noise and (text := _moved(at, blocks, moves)):
+            unsteady.append(text)
         done[at : at + WORD] = word.value
         noise += word.noise
-    return Relocated(bytes(done), tuple(pointers), noise)
+    return Relocated(bytes(done), tuple(pointers), noise, tuple(unsteady))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -
     if first == again == second:
         value = int.from_bytes(first, "little")
         if len(first) == WORD and any(_inside(value, move) for move in moves):
-            raise _refused(where, at, "an address that stays while its region moves")
+            raise _refused(where, at, f"{value:#x}, an address that stays while its region moves")
         return _Word(first, constant=True)
     if first != again:
         return _noise(first, second, again)
@@ -115,6 +122,14 @@ def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -
         text = f"{first[::-1].hex()} became {second[::-1].hex()}"
         raise _refused(where, at, f"a value that depends on addresses, but is none ({text})")
     return _Word(bytes(WORD), pointer=pointer)
+
+
+def _moved(at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> str:
+    """Says so when a word was an address in a region both times at one place, but another one."""
+    one, other = (int.from_bytes(blocks[i][at : at + WORD], "little") for i in (0, 2))
+    if all(any(_inside(value, move) for move in moves) for value in (one, other)):
+        return f"byte {at} was {one:#x}, then {other:#x} at the same place"
+    return ""
 
 
 def _inside(value: int, move: Move) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from support.gpu_jobs import vcc
 
-from vcc.cache.errors import ConfigError, DeviceError
+from vcc.cache.errors import ConfigError
 from vcc.engine.config.modes import CompileMode, Dtype, GraphMode
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
-from vcc.engine.events import NullEvents
 from vcc.engine.graphs.recorder import samples, subjects
-from vcc.engine.graphs.recorder.process import record_model
 from vcc.engine.graphs.table.types import Role
 from vcc.engine.models.source import open_source
 from vcc.engine.request import BuildRequest, Settled, settle
@@ -111,8 +112,11 @@ def test_a_module_with_open_sizes_is_refused(mlp: str) -> None:
         subjects.subject_of(settled(mlp, "x=1-4x16"), PROFILE)
 
 
-def test_without_a_gpu_recording_says_so_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VCC_LIBCUDA", "/nowhere/libcuda.so.1")
-    with pytest.raises(DeviceError, match="only be recorded on a GPU") as caught:
-        record_model(settled("demo"), PROFILE, NullEvents())
-    assert "--compile vcc" in caught.value.hint
+def test_without_a_gpu_recording_says_so_and_what_to_do(tmp_path: Path) -> None:
+    """In a process of its own: one process has one driver, and this one may have the double."""
+    words = ("compile", "demo", "--compile", "none", "--target", "sm_90", "--dtype", "bf16")
+    done = vcc(*words, "--json", store=tmp_path, VCC_LIBCUDA="/nowhere/libcuda.so.1")
+    assert done.code == 3, done.text
+    error = done.json["error"]
+    assert "only be recorded on a GPU" in error["what"]
+    assert "--compile vcc" in error["hint"]

@@ -63,6 +63,16 @@ def test_an_address_of_the_process_becomes_zero_though_it_stays() -> None:
     assert found.noise == 8
 
 
+def test_an_address_in_a_region_that_is_another_one_in_each_run_is_told() -> None:
+    """Dead memory, or a model that places its tensors by chance: the proof decides."""
+    words = (SPACE.first + 64, SPACE.second + 64, SPACE.first + 128)
+    found = relocate("n", captured((1, 1, 1), words), MOVES)
+    assert found.unsteady == (
+        f"byte 8 was {SPACE.first + 64:#x}, then {SPACE.first + 128:#x} at the same place",
+    )
+    assert found.pointers == ()
+
+
 def test_a_field_beside_padding_is_kept() -> None:
     """An int32 and four bytes that nobody wrote share a word."""
     found = relocate(
