@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -16,6 +17,14 @@ from benchmarks.gpu.common import Row, publish
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option that leaves a result."""
     parser.addoption("--gpu-json", action="store_true", help="write gpu-tests.json")
+
+
+@pytest.fixture(autouse=True, scope="package")
+def no_recording_beside() -> Iterator[None]:
+    """Runs leave no process behind that records: it would use the device that is tested."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VCC_RECORD_PRODUCTS", "0")
+        yield
 
 
 @cache

@@ -142,7 +142,7 @@ def _view(memory: Tensor, slot: Slot, shape: Sequence[int]) -> Tensor:
 
 def _fill(memory: Sequence[Tensor], subject: Subject, tensors: Mapping[str, Tensor]) -> None:
     dtypes = {slot.dtype for slot in subject.recording.weights if slot.role is Role.WEIGHT}
-    dtype = next(iter(dtypes), "float32")
+    dtype = min(dtypes, default="float32")
     for seed, region in enumerate((WEIGHTS, KV_CACHE)):
         source = torch.from_numpy(samples.block(dtype, seed)).cuda()
         for at in range(0, len(memory[region]), samples.BLOCK):

@@ -86,7 +86,7 @@ class State:
         self._sources = []
         for seed in (WEIGHTS, KV_CACHE):
             source = stack.enter_context(DeviceBytes(samples.BLOCK)).address
-            write(source, samples.block(next(iter(dtypes), "float32"), seed))
+            write(source, samples.block(min(dtypes, default="float32"), seed))
             self._sources.append(source)
         self._reset = self._copies(KV_CACHE)
         for region in (IO, WORKSPACE):

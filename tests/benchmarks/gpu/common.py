@@ -93,7 +93,7 @@ def run(
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env=os.environ | more,
+            env=os.environ | {"VCC_RECORD_PRODUCTS": "0"} | more,
             timeout=timeout,
         )
         found = Done(done.returncode, time.perf_counter() - start, done.stdout, done.stderr)
