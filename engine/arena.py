@@ -78,7 +78,7 @@ class ArenaStats:
         live, peak_live: allocations in use, and the most there were.
         mapped, peak_mapped: device memory held, and the most there was.
         reserved: addresses.
-        host: pinned host memory that holds the contents of sleeping tags.
+        host: host memory that holds the contents of sleeping tags.
         sleeps, wakes, discards, trims: calls that succeeded.
         tags: by name.
     """
@@ -191,7 +191,7 @@ class Arena:
         """Take away the memory of tags; waits for the device.
 
         Args:
-            level: 1 keeps contents in pinned host memory, 2 keeps only buffers and io.
+            level: 1 keeps contents in host memory, 2 keeps only buffers and io.
             tags: which; None for all.
 
         Raises:

@@ -113,3 +113,11 @@ int32_t vcc_arena_mark_filled(uint64_t arena, const char* tag) {
 int32_t vcc_arena_stats(uint64_t arena, const char** json) {
   return guarded([&] { *json = vcc::keep_text(arena_of(arena)->stats()); });
 }
+
+int32_t vcc_arena_ring(uint64_t arena, uint32_t threads, uint64_t slot_bytes) {
+  return guarded([&] { arena_of(arena)->set_ring(threads, slot_bytes); });
+}
+
+int32_t vcc_arena_times(uint64_t arena, const char** json) {
+  return guarded([&] { *json = vcc::keep_text(arena_of(arena)->times()); });
+}

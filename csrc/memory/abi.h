@@ -30,6 +30,8 @@ VCC_API int32_t vcc_arena_require(uint64_t arena, const char* tag, uint32_t cont
                                   const char* task);
 VCC_API int32_t vcc_arena_mark_filled(uint64_t arena, const char* tag);
 VCC_API int32_t vcc_arena_stats(uint64_t arena, const char** json);
+VCC_API int32_t vcc_arena_ring(uint64_t arena, uint32_t threads, uint64_t slot_bytes);
+VCC_API int32_t vcc_arena_times(uint64_t arena, const char** json);
 
 /* Let torch allocate from this arena on its device (vcc_torch_malloc); 0 as `bound`: no more. */
 VCC_API int32_t vcc_arena_bind_torch(uint64_t arena, uint32_t bound);

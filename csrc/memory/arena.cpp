@@ -59,10 +59,12 @@ Arena::Arena(std::shared_ptr<Device> device, bool enabled)
 
 Arena::~Arena() {
   const std::lock_guard lock(lock_);
+  if (letting_go_.joinable()) letting_go_.detach();  // it needs nothing of the arena
   try {
     device_->use();
   } catch (const Error&) {  // lost, or forked: nothing may be called, and nothing needs freeing
     for (auto& [_, tag] : tags_) tag.release();
+    ring_.release();
     return;
   }
   for (const auto& [address, _] : plain_) driver().cuMemFree(address);
@@ -336,6 +338,20 @@ std::string Arena::stats() {
             ", \"filled\": " + (one->filled ? "true" : "false") + "}";
   }
   return text + "}}";
+}
+
+std::string Arena::times() {
+  const std::lock_guard lock(lock_);
+  std::string text = "{";
+  for (const auto& [name, one] : {std::pair{"sleep", &slept_}, std::pair{"wake", &woke_}}) {
+    text += std::string("\"") + name + "\": {\"bytes\": " + std::to_string(one->bytes) +
+            ", \"memory\": " + std::to_string(one->memory) +
+            ", \"copy\": " + std::to_string(one->copy) +
+            ", \"host\": " + std::to_string(one->transfer.host) +
+            ", \"link\": " + std::to_string(one->transfer.link) + "}, ";
+  }
+  return text + "\"ring\": " + std::to_string(ring_ ? ring_->bytes() : 0) +
+         ", \"threads\": " + std::to_string(ring_ ? ring_->threads() : 0) + "}";
 }
 
 }  // namespace vcc

@@ -13,15 +13,18 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "driver/device.h"
+#include "memory/host_copy.h"
+#include "memory/ring.h"
 
 namespace vcc {
 
 class Heap;
-class HostCopy;
+struct Taken;
 
 using Tags = std::vector<std::string>;
 
@@ -33,8 +36,16 @@ struct ArenaCounters {
   uint64_t live = 0, peak_live = 0;      // bytes of allocations
   uint64_t mapped = 0, peak_mapped = 0;  // bytes of device memory held
   uint64_t reserved = 0;                 // bytes of addresses
-  uint64_t host = 0;                     // bytes of pinned memory that hold sleeping contents
+  uint64_t host = 0;                     // bytes of host memory that hold sleeping contents
   uint64_t sleeps = 0, wakes = 0, discards = 0, trims = 0;
+};
+
+// Where the last sleep or wake spent its time, in seconds.
+struct SleepTimes {
+  size_t bytes = 0;        // of contents
+  double memory = 0;       // mapping or unmapping
+  double copy = 0;         // what copying took beyond that
+  TransferTimes transfer;  // of all threads together
 };
 
 class Arena {
@@ -67,7 +78,7 @@ class Arena {
   // Device memory that no process holds now, in bytes, with this arena's cached pages added.
   size_t available();
 
-  // Take away the memory of tags (none named: all). Level 1 keeps contents in pinned host memory,
+  // Take away the memory of tags (none named: all). Level 1 keeps contents in host memory,
   // except of kv_cache, workspace and scratch; level 2 keeps only buffers and io. Waits for the
   // device. On failure everything is as before. Tags that sleep already are left alone.
   void sleep(int level, const Tags& tags);
@@ -76,6 +87,11 @@ class Arena {
   // be left asleep (all but weights, kv_cache and a user's own). On failure everything sleeps as
   // before and it can be tried again.
   void wake(const Tags& tags);
+
+  // How contents are moved: threads (0: one a processor, at most 16), each with two pinned slots of
+  // `slot_bytes` (0: the arena chooses). Not while contents sleep. The ring is pinned at the first
+  // sleep and kept for the life of the arena.
+  void set_ring(uint32_t threads, size_t slot_bytes);
 
   // Take the memory of these tags away and forget their contents.
   void discard(const Tags& tags);
@@ -97,10 +113,14 @@ class Arena {
   bool asleep(const std::string& tag);
   ArenaCounters counters();
   std::string stats();  // JSON: counters, and live, mapped, asleep, filled of each tag
+  std::string times();  // JSON: SleepTimes of the last sleep and wake, and the ring
 
  private:
   struct Range;
   struct Tag;
+  using Contents = std::vector<std::unique_ptr<HostCopy>>;
+
+  static constexpr size_t kRingSlot = size_t{2} << 20;
 
   Tag& tag(const std::string& name);
   std::vector<Tag*> chosen(const Tags& names);
@@ -110,7 +130,10 @@ class Arena {
   std::pair<size_t, size_t> chunks_of(const Range& range, size_t offset, size_t size) const;
   void put_to_sleep(const std::vector<Tag*>& tags, const std::vector<bool>& kept);
   void take_memory(Tag& tag, std::unique_ptr<HostCopy> contents);
-  void restore(Tag& tag);
+  std::unique_ptr<HostCopy> copy_of(const Tag& tag, SleepTimes& times);
+  void restore(Tag& tag, SleepTimes& times);
+  void map_again(const Taken& taken, HostCopy::Return* back);
+  void let_go(Contents contents);
   void fall_asleep_again(const std::vector<Tag*>& tags) noexcept;
   void synchronise();
   size_t trim_locked();
@@ -124,6 +147,11 @@ class Arena {
   std::mutex lock_;
   std::map<std::string, std::unique_ptr<Tag>> tags_;
   std::unordered_map<CUdeviceptr, std::pair<Tag*, size_t>> plain_;  // off switch: from cuMemAlloc
+  std::unique_ptr<Ring> ring_;
+  uint32_t ring_threads_ = 0;
+  size_t ring_slot_ = kRingSlot;
+  std::thread letting_go_;
+  SleepTimes slept_, woke_;
   std::atomic<uint64_t> version_{1};
   ArenaCounters counters_;
 };

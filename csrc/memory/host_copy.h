@@ -1,4 +1,4 @@
-// Contents of device memory, kept in pinned host memory, and copied back at the link's full rate.
+// Contents of device memory, kept in ordinary host memory and moved through a ring.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "driver/device.h"
+#include "memory/host_memory.h"
+#include "memory/ring.h"
 
 namespace vcc {
 
@@ -14,45 +16,57 @@ class HostCopy {
  public:
   using Places = std::vector<std::pair<CUdeviceptr, size_t>>;  // ascending, not overlapping
 
-  // Pin memory and copy these places into it; done when it returns. Throws kDevice.
-  HostCopy(std::shared_ptr<Device> device, const Places& places);
+  // Copy these places; done when it returns. Throws kDevice: no host memory, or a failed call.
+  HostCopy(Ring& ring, const Places& places, TransferTimes& times);
   ~HostCopy();
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;
 
-  // Begin to copy back every piece that was not begun yet and ends at or below `limit`.
-  void start_below(CUdeviceptr limit);
-
-  // Wait for the copies that were begun. Throws kDevice.
-  void wait();
-
-  // Wait for the copies that were begun, whatever became of them.
-  void settle() noexcept;
-
-  // The next start_below begins with the first piece again.
-  void rewind();
-
   // Do not copy back into this range: it is gone.
   void forget(CUdeviceptr from, size_t size);
 
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return memory_.size(); }
 
- private:
-  struct Piece {
-    CUdeviceptr device;
-    char* host;
-    size_t size;
+  // Copies back while device memory is being mapped, from low addresses to high.
+  class Return {
+   public:
+    Return(HostCopy& copy, Ring& ring);
+    ~Return();
+
+    // Everything below this address is mapped.
+    void open_below(CUdeviceptr limit);
+
+    // Wait until all contents are back. Throws the first error.
+    TransferTimes finish();
+
+   private:
+    class Sending;
+    const HostCopy& copy_;
+    std::unique_ptr<Sending> sending_;
+    Transfer transfer_;
+    size_t open_ = 0;
   };
 
-  void pin(const Places& places);
-  void release() noexcept;
+ private:
+  struct Run {
+    CUdeviceptr device;
+    size_t size;
+    bool present;  // false: its memory is gone for good
+  };
 
-  std::shared_ptr<Device> device_;
-  std::vector<void*> buffers_;
+  // Runs that lie one after another in host memory and fill a slot.
+  struct Piece {
+    size_t first_run, runs;
+    size_t offset, size;
+  };
+
+  class Receiving;
+
+  void cut(const Places& places, size_t slot_bytes);
+
+  HostMemory memory_;
+  std::vector<Run> runs_;
   std::vector<Piece> pieces_;
-  std::vector<CUstream> streams_;
-  size_t next_ = 0;
-  size_t bytes_ = 0;
 };
 
 }  // namespace vcc

@@ -39,6 +39,7 @@ class Storm {
         dlsym(dlopen(path, RTLD_NOW), "fake_fail"));
     device_ = std::make_shared<vcc::Device>(path, 0);
     arena_ = std::make_unique<Arena>(device_);
+    arena_->set_ring(3, size_t{16} << 10);  // many pieces for several threads
     range_ = arena_->reserve_range(size_t{256} << 20, size_t{4} << 20, "kv_cache");
   }
 

@@ -55,8 +55,8 @@ def test_a_shortage_is_a_runtime_error_and_a_retry_works(fake: Fake, arena: Aren
     assert caught.value.exit == 3
     assert arena.stats.tags["weights"].asleep
     arena.wake()
-    fake.fail("cuMemHostAlloc")
-    with pytest.raises(MemoryShortage, match="cuMemHostAlloc"):
+    fake.fail("cuMemcpyDtoHAsync")
+    with pytest.raises(MemoryShortage, match="cuMemcpyDtoHAsync"):
         arena.sleep()
     assert not arena.stats.tags["weights"].asleep
 

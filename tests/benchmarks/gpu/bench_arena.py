@@ -1,17 +1,20 @@
 """The arena on a device: how fast weights fall asleep and wake, what a sleep frees, what is wasted.
 
-    python bench_arena.py --weights 16 --kv 32
+    python bench_arena.py --weights 16 --kv 32 --rings 16x2 8x2 16x4
 
-Sizes in GB. No torch. Writes gpu-arena.json.
+Sizes in GB. The first ring (threads x MiB of a slot) is held to the limit, the others show what the
+numbers do. No torch. Writes gpu-arena.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from common import Row, publish
 from support.allocations import SERIES, worst_waste
@@ -25,6 +28,8 @@ F = native.functions(
     {
         "vcc_arena_reserve_range": "ptr u64 u64 str -> u64",
         "vcc_arena_map_range": "ptr u64 u64 u64",
+        "vcc_arena_ring": "ptr u32 u64",
+        "vcc_arena_times": "ptr -> str",
         "vcc_device_fill": "ptr ptr u32 u64",
         "vcc_device_read": "ptr ptr buffer u64",
     }
@@ -38,9 +43,44 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def sleeping(weights: int, kv: int, repeat: int) -> dict[str, float]:
+SPLIT = {
+    "memory": "mapping or unmapping, ms",
+    "copy": "copying beyond that, ms",
+    "host": "host copies of all threads, ms",
+    "link": "waits for the link of all threads, ms",
+}
+
+
+def ring_of(text: str) -> tuple[int, int]:
+    """Threads and bytes of a slot from "16x2"; "0x0" leaves the choice to the arena."""
+    threads, mib = text.split("x")
+    return int(threads), int(mib) << 20
+
+
+def name_of(ring: str) -> str:
+    """A row of the table of rings."""
+    return "the arena's choice" if ring == "0x0" else f"{ring} MiB"
+
+
+def shown(found: Mapping[str, Any]) -> dict[str, float]:
+    """A ring's speeds in GB/s, and where a wake spent its time in ms."""
+    speeds = {f"{act}, GB/s": round(found[act], 1) for act in ("sleep", "wake")}
+    return speeds | {label: round(value, 1) for label, value in found["split"]["wake"].items()}
+
+
+def split(arena: vcc.Arena) -> dict[str, dict[str, float]]:
+    """Milliseconds of the last sleep and wake by what they were spent on."""
+    times = json.loads(F.vcc_arena_times(arena.handle))
+    return {
+        act: {label: 1000 * times[act][key] for key, label in SPLIT.items()}
+        for act in ("sleep", "wake")
+    }
+
+
+def sleeping(weights: int, kv: int, repeat: int, ring: str) -> dict[str, Any]:
     """Sleep and wake weights and a KV range of these bytes; medians."""
     with vcc.Arena() as arena:
+        F.vcc_arena_ring(arena.handle, *ring_of(ring))
         parts = [arena.allocate(weights // LAYERS, "weights") for _ in range(LAYERS)]
         for number, part in enumerate(parts):
             F.vcc_device_fill(arena.device_handle, part, number + 1, weights // LAYERS)
@@ -54,6 +94,7 @@ def sleeping(weights: int, kv: int, repeat: int) -> dict[str, float]:
             sleeps.append(seconds(arena.sleep))
             freed.append((arena.available() - before) / held)
             wakes.append(seconds(lambda: arena.wake(["weights"])))
+            parted = split(arena)
             arena.wake()
         last = bytearray(1)
         for number, part in enumerate(parts):
@@ -66,6 +107,7 @@ def sleeping(weights: int, kv: int, repeat: int) -> dict[str, float]:
         "wake": weights / GB / statistics.median(wakes),
         "freed": statistics.median(freed),
         "map kv": kv / GB / mapping,
+        "split": parted,
     }
 
 
@@ -90,8 +132,13 @@ def main() -> int:
     parser.add_argument("--weights", type=float, default=16)
     parser.add_argument("--kv", type=float, default=32)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument(
+        "--rings", nargs="*", default=["0x0", "8x2", "12x2", "16x1", "16x4", "16x8"]
+    )
     options = parser.parse_args()
-    found = sleeping(int(options.weights * GB), int(options.kv * GB), options.repeat)
+    sizes = int(options.weights * GB), int(options.kv * GB), options.repeat
+    all_found = {ring: sleeping(*sizes, ring) for ring in options.rings}
+    found = all_found[options.rings[0]]
     wasted = waste()
     rows = [
         Row("wake of weights that slept at level 1", found["wake"], "GB/s", 40, at_least=True),
@@ -104,7 +151,8 @@ def main() -> int:
         ),
     ]
     what = f"{options.weights:g} GB of weights and {options.kv:g} GB of KV cache in the arena"
-    return publish("arena", what, rows, {})
+    table = {name_of(ring): shown(one) for ring, one in all_found.items()}
+    return publish("arena", what, rows, {"tables": {"Rings": table}, "found": all_found})
 
 
 if __name__ == "__main__":

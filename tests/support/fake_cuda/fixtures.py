@@ -70,6 +70,8 @@ ARENA = native.functions(
         "vcc_arena_require": "ptr str u32 str",
         "vcc_arena_mark_filled": "ptr str",
         "vcc_arena_stats": "ptr -> str",
+        "vcc_arena_ring": "ptr u32 u64",
+        "vcc_arena_times": "ptr -> str",
     }
 )
 
