@@ -10,13 +10,15 @@ namespace vcc::recorder {
 // graph  = {"nodes": [node...], "edges": [[from, to, type, from_port, to_port]...]}
 // node   = {"kind": "kernel", "function", "cubin": number of Cubins, "grid": [3], "block": [3],
 //           "shared", "parameters": hex, "spans": [[offset, size]...], "live": [offset...],
-//           "host": [offset...], "attributes": [[id, hex]...], "max_dynamic", "carveout", "non_portable"}
+//           "host": [offset...], "attributes": [[id, hex]...], "max_dynamic", "carveout",
+//           "non_portable"}
 //        | {"kind": "memset", "target", "pitch", "value", "element", "width", "height"}
 //        | {"kind": "memcpy", "source", "target", "bytes", "source_memory", "target_memory",
 //           "plain": 1 when it is one run of bytes}
 //        | {"kind": "empty"} | {"kind": "other", "type": CUgraphNodeType}
 // `live` are the 8-byte steps of the parameters that the driver knows as an address in a present
-// allocation, `host` those that are addresses of this process (host_words.h). Kinds that a node table cannot hold are described, not refused: the reader decides.
+// allocation, `host` those that are addresses of this process (host_words.h). Kinds that a node
+// table cannot hold are described, not refused: the reader decides.
 std::string describe_graph(CUgraph graph);
 
 }  // namespace vcc::recorder
