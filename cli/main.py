@@ -7,39 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from types import FrameType
-from typing import Annotated, NoReturn
-
-import typer
+from typing import NoReturn
 
 from vcc.cache.errors import Exit, StorageError, UsageError, VccError
-from vcc.cli import inspect
-from vcc.cli.compile import compile_command
-from vcc.cli.console import out, out_json, show_error
-from vcc.cli.doctor import doctor_command
-from vcc.cli.run import run_command
-from vcc.cli.tune import tune_command
-from vcc.cli.verify import verify_command
-
-app = typer.Typer(
-    name="vcc",
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Compile a PyTorch model once, keep the result, boot from it in about a second.",
-)
-app.command("compile")(compile_command)
-app.command("run")(run_command)
-app.command("tune")(tune_command)
-app.command("verify")(verify_command)
-app.command("doctor")(doctor_command)
-app.add_typer(inspect.app, name="inspect")
-
-# Typer carries its own click since 0.27; its public BadParameter leads to the base of both.
-ClickError: type[Exception] = next(
-    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
-)
+from vcc.cli.console import out_json, show_error
 
 
 class Interrupted(VccError):
@@ -52,28 +25,6 @@ class Terminated(VccError):
     """SIGTERM or a closed terminal."""
 
     exit, id = Exit.TERMINATED, "TERMINATED"
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from vcc import __version__
-
-        out(f"vcc {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="print the version", callback=_version, is_eager=True),
-    ] = False,
-) -> None:
-    """Set up logging for every command."""
-    from vcc.engine.config.environment import read_environment
-
-    level = read_environment().log_level.upper()
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -104,7 +55,10 @@ def run(words: Sequence[str]) -> int:
 
 def _run(words: Sequence[str]) -> int:
     try:
-        code = app(args=list(words), prog_name="vcc", standalone_mode=False)
+        _begin(words)
+        from vcc.cli.app import app_for
+
+        code = app_for(words)(args=list(words), prog_name="vcc", standalone_mode=False)
         if code == Exit.INTERRUPTED:  # typer turns KeyboardInterrupt into this
             raise KeyboardInterrupt
         return code if isinstance(code, int) else Exit.OK
@@ -116,13 +70,28 @@ def _run(words: Sequence[str]) -> int:
         return int(error.exit)
 
 
+def _begin(words: Sequence[str]) -> None:
+    """A GPU takes a while to open: a run begins that before the command line is read."""
+    if words[:1] != ["run"] or {"-h", "--help"} & {*words}:
+        return
+    after = dict(pairwise(words))
+    said = [word.partition("=")[2] for word in words if word.startswith("--target=")]
+    target = said[-1] if said else after.get("--target", "sm_")
+    if target.startswith(("sm_", "cuda")):
+        from vcc.engine.runtime.player.device import warm_up
+
+        warm_up()
+
+
 def as_vcc_error(caught: BaseException) -> VccError:
     """Any exception as what, why and hint with an exit code."""
     if isinstance(caught, VccError):
         return caught
+    from vcc.cli.app import Abort, ClickError
+
     if isinstance(caught, ClickError):
         return _usage(caught)
-    if isinstance(caught, (KeyboardInterrupt, typer.Abort)):
+    if isinstance(caught, (KeyboardInterrupt, Abort)):
         return Interrupted("interrupted")
     if isinstance(caught, _Terminate):
         return Terminated("terminated", f"signal {caught.name}")

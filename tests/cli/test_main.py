@@ -157,8 +157,8 @@ def test_output_that_cannot_be_written_is_an_error_of_its_own(words):
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(spawn):
-    code = "import vcc.cli.main as m\nm.out = lambda text: [print('x' * 9999) for _ in range(99)]\n"
-    process = spawn(code=code + "m.main(['--version'])")
+    code = "import vcc.cli.app as a\na.out = lambda text: [print('x' * 9999) for _ in range(99)]\n"
+    process = spawn(code=code + "from vcc.cli.main import main; main(['--version'])")
     process.stdout.read(10)
     process.stdout.close()
     err = process.stderr.read()

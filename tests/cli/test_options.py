@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer.main
 
-from vcc.cli.main import app
+from vcc.cli.app import app_for
 from vcc.cli.options import check_choice, complete, complete_model
 
 FROZEN = Path(__file__).with_name("options.json")
@@ -19,7 +19,7 @@ FROZEN = Path(__file__).with_name("options.json")
 def options() -> dict[str, dict[str, str]]:
     """Command -> option names -> metavar, default, and whether it repeats."""
     found = {}
-    waiting = [("vcc", typer.main.get_command(app))]
+    waiting = [("vcc", typer.main.get_command(app_for()))]
     while waiting:
         name, command = waiting.pop()
         waiting += [(f"{name} {n}", c) for n, c in getattr(command, "commands", {}).items()]
@@ -39,7 +39,7 @@ def test_options_are_as_frozen():
 
 
 def test_every_option_has_help():
-    waiting = [typer.main.get_command(app)]
+    waiting = [typer.main.get_command(app_for())]
     while waiting:
         command = waiting.pop()
         waiting += getattr(command, "commands", {}).values()

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer.main
 
-from vcc.cli.main import app
+from vcc.cli.app import app_for
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "cli.md"
@@ -24,7 +24,7 @@ _SHAPE = re.compile(r"<!-- shape: ([\w ]+) -->\n```json\n(.*?)```", re.DOTALL)
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Full name and click command of everything that takes options."""
-    waiting = [("vcc", typer.main.get_command(app))]
+    waiting = [("vcc", typer.main.get_command(app_for()))]
     while waiting:
         name, command = waiting.pop()
         inner = getattr(command, "commands", {})
