@@ -17,6 +17,7 @@ from vcc.cache.trouble import storage_error
 CAS = ("cas", "sha256")
 MAX_BLOB = 1 << 40
 THREADS = 4
+FEW = 2 << 20
 
 
 class Damaged(IntegrityError):
@@ -61,10 +62,18 @@ def read_blob(store: Folder, digest: Digest, size: int | None, limit: int = MAX_
     return data
 
 
-def read_blobs(read: Callable[[str], bytes], names: Iterable[str]) -> dict[str, bytes]:
-    """Read several blobs at once: hashing releases the interpreter lock, so threads pay."""
+def read_blobs(
+    read: Callable[[str], bytes], names: Iterable[str], size: int = FEW
+) -> dict[str, bytes]:
+    """Read several blobs, many bytes at once: hashing releases the interpreter lock.
+
+    Args:
+        read: verified bytes of one.
+        names: which.
+        size: bytes of all together; few are read sooner than threads start.
+    """
     wanted = tuple(dict.fromkeys(names))
-    if len(wanted) < 2:
+    if len(wanted) < 2 or size < FEW:
         return {name: read(name) for name in wanted}
     from concurrent.futures import ThreadPoolExecutor  # a look-up does not pay for the import
 

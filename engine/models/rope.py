@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from vcc.cache.errors import ModelError
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: boo
 
 def inverse_frequencies(rope: RopeSpec) -> npt.NDArray[np.float32]:
     """Inverse frequencies, float32 [dim/2], in radians per position."""
-    return _FREQUENCIES[rope.kind](rope).astype(np.float32)
+    return _FREQUENCIES[rope.kind](rope).astype("float32")
 
 
 def _parameters(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -188,11 +189,15 @@ def _magnitude(factor: float, scale: float) -> float:
 
 
 def _plain(rope: RopeSpec) -> Floats:
+    import numpy as np  # a look-up computes no frequencies
+
     return 1.0 / rope.theta ** (np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
 
 
 def _llama3_frequencies(rope: RopeSpec) -> Floats:
     """Long wavelengths are stretched, short ones kept, a smooth ramp between (Llama 3.1)."""
+    import numpy as np
+
     plain = _plain(rope)
     turns = rope.original * plain / (2 * math.pi)
     keep = np.clip((turns - rope.low) / (rope.high - rope.low), 0.0, 1.0)
@@ -201,6 +206,8 @@ def _llama3_frequencies(rope: RopeSpec) -> Floats:
 
 def _yarn_frequencies(rope: RopeSpec) -> Floats:
     """Interpolation by dimension (YaRN, arXiv 2309.00071, section 3.2)."""
+    import numpy as np
+
     low, high = (_turning_dim(rope, turns) for turns in (rope.high, rope.low))
     if rope.truncate:
         low, high = math.floor(low), math.ceil(high)

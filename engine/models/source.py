@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
@@ -22,7 +22,6 @@ from vcc.cache.key import Key, canonical_value
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.models.bindings import expected_tensors
 from vcc.engine.models.checkpoint import tensors_in
-from vcc.engine.models.factory import FactoryRef, sources_of
 from vcc.engine.models.hf_directory import (
     NO_WEIGHTS,
     declared_dtype,
@@ -32,6 +31,9 @@ from vcc.engine.models.hf_directory import (
 from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
+
+if TYPE_CHECKING:
+    from vcc.engine.models.factory import FactoryRef
 
 DEMO = Path(__file__).with_name("demo")
 LONGEST_PART = 255
@@ -167,6 +169,8 @@ def _decoder(name: str, place: Path, weights: str | None, revision: str | None =
 
 def _module(name: str, shapes: Sequence[str], weights: str | None) -> Source:
     """A factory's weights are its own unless a safetensors file or directory replaces them."""
+    from vcc.engine.models.factory import FactoryRef, sources_of  # not for decoders
+
     ref = FactoryRef.parse(name)
     return Source(
         kind="module",

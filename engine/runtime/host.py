@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import metadata
 
 LEVELS: Mapping[str, frozenset[str]] = {
     "x86-64-v2": frozenset({"ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"}),
@@ -59,6 +58,8 @@ def cpu_flags() -> frozenset[str]:
 
 
 def _torch(wanted: str) -> str:
+    from importlib import metadata  # takes 10 ms: not on the way to the player
+
     try:
         here = metadata.version("torch")
     except metadata.PackageNotFoundError:

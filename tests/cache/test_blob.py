@@ -136,3 +136,15 @@ def test_several_blobs_are_read_in_threads_and_the_first_error_wins(store, root)
     overwrite(blob_path(root, DIGEST), flipped(DATA, 100, 1))
     with pytest.raises(Damaged):
         read_blobs(read, names)
+
+
+def test_few_bytes_are_read_without_threads(store, root):
+    threads = set()
+
+    def read(name: str) -> bytes:
+        threads.add(threading.current_thread())
+        return read_blob(store, DIGEST, len(DATA))
+
+    names = ["0", "1"]
+    assert read_blobs(read, names, 2 * len(DATA)) == dict.fromkeys(names, DATA)
+    assert threads == {threading.main_thread()}
