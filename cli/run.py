@@ -96,10 +96,6 @@ def run_command(
     ledger = Ledger(process_start())
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
-    if asked.target is None or asked.target.startswith(("sm_", "cuda")):
-        from vcc.engine.runtime.player.device import warm_up
-
-        warm_up()
     with ledger.phase("resolve"):
         from vcc.cache.store import Store
         from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
@@ -108,6 +104,9 @@ def run_command(
         cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
         settled, store = settle(build_request(asked)), Store.open(cache_dir)
     with ledger.phase("import"):
+        from vcc.engine.config.environment import import_numpy
+
+        import_numpy()
         from vcc.cli.ways import Said, go
         from vcc.engine.runtime.defaults import Overrides
         from vcc.engine.session import Session
@@ -130,15 +129,12 @@ def run_command(
 
 def _record_beside(session: Session, found: Report) -> None:
     """After the first run on a GPU: fill the site's store of matrix products."""
-    from vcc.engine.config.modes import Platform
-
-    if session.settled.request.target.platform is not Platform.CUDA:
+    if not getattr(found, "lacking", False):
         return
     from vcc.cli.console import note
     from vcc.engine.tune.after_run import record_beside
 
-    artifact = found.as_dict().get("artifact")
-    started = record_beside(session.store, artifact if isinstance(artifact, str) else None)
+    started = record_beside(session.store.root, found.artifact)
     if started:
         note(started)
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class Report(Protocol):
     """What a run leaves behind."""
 
+    @property
+    def artifact(self) -> str | None:
+        """Id of what ran; None when it is not stored."""
+
     def as_dict(self) -> dict[str, object]:
         """The JSON of `--json` and `--report`."""
 

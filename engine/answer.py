@@ -105,6 +105,7 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
         artifact=ready.artifact,
         first_token_seconds=first_token,
         notes=session.notes,
+        lacking=ready.booted.lacking,
     )
 
 

@@ -71,6 +71,7 @@ class Conversation:
             artifact=self._ready.artifact,
             first_token_seconds=self._first_token,
             notes=self._session.notes,
+            lacking=self._ready.booted.lacking,
         )
 
     def _request(self, messages: list[Message]) -> Request:

@@ -1,7 +1,8 @@
 """Ledger and Counters: where the time of a process went and what it did.
 
 The ledger hands every moment to exactly one phase: a phase opened inside another pauses the
-outer one, so the phases and the remainder `other` always sum to the wall time.
+outer one, so the phases and the remainder `other` always sum to the wall time. What other threads
+did meanwhile stands beside them and in no sum.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Ledger:
         self._seconds: dict[str, float] = {}
         self._stack: list[str] = []
         self._since = self._start
+        self._beside: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -58,6 +60,15 @@ class Ledger:
         self._turn()
         unclaimed = (self._since - self._start) - sum(self._seconds.values())
         self._seconds[name] = self._seconds.get(name, 0.0) + max(0.0, unclaimed)
+
+    def add_beside(self, name: str, seconds: float) -> None:
+        """Note work that another thread did meanwhile; it is part of no sum."""
+        self._beside[name] = self._beside.get(name, 0.0) + seconds
+
+    @property
+    def beside(self) -> Mapping[str, float]:
+        """Seconds of work that overlapped with the phases."""
+        return dict(self._beside)
 
     def account(self) -> tuple[Mapping[str, float], float]:
         """Seconds per phase, the remainder as `other`, and the wall time that they sum to."""

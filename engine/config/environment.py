@@ -99,6 +99,20 @@ def no_color() -> bool:
     return bool(os.environ.get("NO_COLOR"))
 
 
+def import_numpy() -> None:
+    """Import numpy without the threads of its BLAS, which a run never calls: they start slowly.
+
+    What the user says about them is kept, and what this process starts is told nothing.
+    """
+    name, said = "OPENBLAS_NUM_THREADS", os.environ.get("OPENBLAS_NUM_THREADS")
+    os.environ.setdefault(name, "1")
+    try:
+        import numpy  # noqa: F401
+    finally:
+        if said is None:
+            del os.environ[name]
+
+
 def recorder_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """All variables of a process that records: its C library hands out no block as it was freed.
 

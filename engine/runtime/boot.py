@@ -45,6 +45,11 @@ class Booted:
     runner: Runner
     loader: Loader
 
+    @property
+    def lacking(self) -> bool:
+        """Whether the site's store lacks matrix products of it; see `player/gemms.py`."""
+        return bool(getattr(self.runner, "lacking", False))
+
     def account(self, counters: Counters) -> None:
         """Add what the steps did so far: replays, and steps without a graph with the reason."""
         counters.add("replays", self.runner.gate.replays)

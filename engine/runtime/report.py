@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vcc.engine.monitor import Counters, Ledger, rounded
 
@@ -48,11 +48,13 @@ class RunReport:
         artifact: id of the artifact that was booted; None for an in-process compile not stored.
         answers: in the order of the prompts.
         phases: seconds per phase; they sum to `seconds`.
+        beside: seconds of work in other threads, meanwhile; in no sum.
         seconds: wall time from process start.
         first_token_seconds: from process start to the first token; None when none came.
         tokens_per_second: answered tokens by time after the first token; None below two tokens.
         counters: see `Counters.as_dict`.
         notes: decisions and degradations, one line each.
+        lacking: whether recording matrix products would make the next run faster.
     """
 
     artifact: str | None
@@ -63,6 +65,8 @@ class RunReport:
     tokens_per_second: float | None
     counters: Mapping[str, object]
     notes: tuple[str, ...] = ()
+    beside: Mapping[str, float] = field(default_factory=dict)
+    lacking: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """The JSON of `--json` and `--report`."""
@@ -70,6 +74,7 @@ class RunReport:
             "artifact": self.artifact,
             "prompts": [answer.as_dict() for answer in self.answers],
             "phases": rounded(self.phases),
+            "beside": rounded(self.beside),
             "seconds": round(self.seconds, 6),
             "first_token_seconds": _rounded(self.first_token_seconds),
             "tokens_per_second": _rounded(self.tokens_per_second),
@@ -86,6 +91,7 @@ def make_report(
     artifact: str | None,
     first_token_seconds: float | None,
     notes: Sequence[str] = (),
+    lacking: bool = False,
 ) -> RunReport:
     """Close the account of a run."""
     found, seconds = ledger.account()
@@ -102,6 +108,8 @@ def make_report(
         tokens_per_second=(tokens - 1) / later if tokens > 1 and later > 0 else None,
         counters=counters.as_dict(),
         notes=tuple(notes),
+        beside=ledger.beside,
+        lacking=lacking,
     )
 
 
@@ -112,6 +120,8 @@ def ledger_lines(report: RunReport) -> list[str]:
         rate = report.tokens_per_second
         more = "" if rate is None else f", then {rate:,.1f} tokens/s"
         lines.insert(1, f"speed     first token after {_time(report.first_token_seconds)}{more}")
+    if report.beside:
+        lines.insert(1, f"beside    {_spent(report.beside)}")
     return lines
 
 
@@ -119,16 +129,19 @@ def account_lines(
     phases: Mapping[str, float], seconds: float, counters: Mapping[str, object]
 ) -> list[str]:
     """One line of phases, one of counters, one for each fall-back."""
-    spent = "  ".join(f"{name} {_time(value)}" for name, value in phases.items() if value)
     counts = {k: v for k, v in counters.items() if k != "fallbacks"}
     lines = [
-        f"phases    {spent}  total {_time(seconds)}",
+        f"phases    {_spent(phases)}  total {_time(seconds)}",
         "counters  " + "  ".join(f"{name} {value}" for name, value in counts.items()),
     ]
     fallbacks = counters.get("fallbacks")
     if isinstance(fallbacks, Mapping):
         lines += [f"fallback  {steps} steps: {reason}" for reason, steps in fallbacks.items()]
     return lines
+
+
+def _spent(phases: Mapping[str, float]) -> str:
+    return "  ".join(f"{name} {_time(value)}" for name, value in phases.items() if value)
 
 
 def _time(seconds: float) -> str:

@@ -1,22 +1,23 @@
-"""At the first boot on a site: record what the store lacks, beside the run and after it.
+"""At the first boot on a site: what the store of matrix products lacks for an artifact.
 
 The run does not wait and computes by the artifact's own kernels; the next one finds the products.
-Torch-free, and reaches nothing of the build side: the recorder is in the process that is started.
+Torch-free.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
-from vcc.engine.config.environment import recorder_environment
-from vcc.engine.tune.job import HELPER, Job
-from vcc.engine.tune.libraries import CUBLASLT, CUPTI, candidates
+from vcc.cache.store import Store
+from vcc.engine.tune.command import default_rows, this_gpu
+from vcc.engine.tune.job import Job
+from vcc.engine.tune.libraries import CUBLASLT, CUPTI, are_here
 from vcc.engine.tune.shapes import GemmShape, Gpu
 from vcc.engine.tune.store import GemmStore
+from vcc.engine.tune.wanted import products_of
+
+PLAYER = "Player"
 
 
 def missing(
@@ -36,34 +37,26 @@ def missing(
     if failed:
         return (), f"stored products failed their self-test here: {failed[-1].why}"
     for name, sonames in (("CUPTI", CUPTI), ("cuBLASLt", CUBLASLT)):
-        if not _found(sonames):
+        if not are_here(sonames):
             return (), f"{name} is not on this machine"
     return lacking, ""
 
 
-def start(root: Path, shapes: Sequence[GemmShape], ordinal: int) -> None:
-    """Record in a process that outlives this one.
+def lacking(root: Path, artifact: str, ordinal: int = 0) -> Job | None:
+    """The recording that an artifact of the store at `root` needs; None for none.
 
-    Args:
-        root: of the store.
-        shapes: of `missing`; none starts nothing.
-        ordinal: the device.
+    Raises:
+        DeviceError: no GPU.
+        IntegrityError, StorageError: the artifact cannot be read.
     """
-    if not shapes:
-        return
-    with tempfile.TemporaryFile() as asked:
-        asked.write(Job(root, tuple(shapes), ordinal).text().encode())
-        asked.seek(0)
-        subprocess.Popen(
-            [sys.executable, "-m", HELPER],
-            stdin=asked,
-            env=recorder_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-
-def _found(names: Sequence[str]) -> bool:
-    """Whether any of the places is a file; what only the loader could find does not count."""
-    return any(Path(place).is_file() for place in candidates(names))
+    store = Store.open(root)
+    entry = next((one for one in store.entries() if one.artifact == artifact), None)
+    if entry is None or dict(entry.host_rules).get("loader") != PLAYER:
+        return None
+    loaded = store.load(entry)
+    products = products_of(loaded)
+    if not products.gemms:
+        return None
+    wanted = products.shapes(default_rows(loaded, products))
+    shapes, _ = missing(GemmStore(root), this_gpu(ordinal), wanted)
+    return Job(root, shapes, ordinal) if shapes else None

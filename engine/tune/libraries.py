@@ -43,6 +43,11 @@ def candidates(names: Iterable[str], path: Iterable[str] | None = None) -> tuple
     return tuple(dict.fromkeys(found))
 
 
+def are_here(names: Iterable[str]) -> bool:
+    """Whether any of the places is a file; what only the loader could find does not count."""
+    return any(Path(place).is_file() for place in candidates(names))
+
+
 def _packaged(folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
     """`nvidia/cu13/lib/…` of CUDA 13 wheels and `nvidia/<library>/lib/…` of CUDA 12 wheels."""
     for name in names:

@@ -76,3 +76,14 @@ def test_the_process_start_lies_before_python_started():
 def test_an_unreadable_start_is_now(monkeypatch):
     monkeypatch.setattr(time, "clock_gettime", lambda _: -1.0)
     assert process_start(lambda: 5.0) == 5.0
+
+
+def test_work_beside_is_told_and_in_no_sum() -> None:
+    ledger = Ledger()
+    with ledger.phase("graphs"):
+        ledger.add_beside("weights", 3.0)
+    ledger.add_beside("weights", 1.0)
+    phases, wall = ledger.account()
+    assert ledger.beside == {"weights": 4.0}
+    assert sum(phases.values()) == pytest.approx(wall)
+    assert wall < 3

@@ -66,6 +66,7 @@ class Booted:
     """As much of a booted artifact as a session uses; it never has a graph."""
 
     runner: FakeRunner
+    lacking: bool = False
 
     def account(self, counters):
         counters.fallback("not full: too many tokens", len(self.runner.batches))

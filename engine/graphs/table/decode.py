@@ -6,6 +6,7 @@ from typing import Any
 
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.table.check import check
+from vcc.engine.graphs.table.exprs import check_exprs
 from vcc.engine.graphs.table.frame import read_frame
 from vcc.engine.graphs.table.layout import DTYPE_NAMES, OPS, Op, Section
 from vcc.engine.graphs.table.types import (
@@ -41,6 +42,22 @@ def decode(data: bytes | memoryview) -> NodeTable:
     return _Reader(check(read_frame(data))).table()
 
 
+def decode_products(data: bytes | memoryview) -> NodeTable:
+    """The sizes, kernels and matrix products of a table alone, in a tenth of the time.
+
+    Args:
+        data: a table that the native player has taken, which has the same checks.
+
+    Returns:
+        A table without tensors, nodes and segments.
+
+    Raises:
+        IntegrityError: not a table, or its expressions are refused.
+    """
+    frame = read_frame(data)
+    return _Reader(View(frame, check_exprs(frame))).products()
+
+
 class _Reader:
     """Makes the records of a checked table into values."""
 
@@ -64,6 +81,16 @@ class _Reader:
             variants=self._all(Section.VARIANTS, _variant),
             segments=self._all(Section.SEGMENTS, self._segment),
             edges=self._all(Section.EDGES, lambda *record: Edge(*record[:5])),
+        )
+
+    def products(self) -> NodeTable:
+        """What `decode_products` gives."""
+        return NodeTable(
+            symbols=self._all(Section.SYMBOLS, self._symbol),
+            cubins=self._cubins,
+            kernels=self._all(Section.KERNELS, self._kernel),
+            gemms=self._all(Section.GEMMS, self._gemm),
+            variants=self._all(Section.VARIANTS, _variant),
         )
 
     def _all(self, section: Section, make: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Device:
         arch: such as "sm_90".
         driver: CUDA version of the driver, 13000 for 13.0.
         memory: bytes in all.
+        seconds: that it took to open.
     """
 
     handle: int
@@ -42,6 +44,7 @@ class Device:
     arch: str
     driver: int
     memory: int
+    seconds: float = 0.0
 
     def info(self) -> Mapping[str, Any]:
         """Everything the native library says of it; `free_memory` is of now.
@@ -98,6 +101,7 @@ _OPENING = threading.Lock()
 
 @cache
 def _opened(path: str, ordinal: int) -> Device:
+    start = time.perf_counter()
     handle = _C.vcc_device_open(path, ordinal)
     info = json.loads(_C.vcc_device_info(handle))
     return Device(
@@ -107,4 +111,5 @@ def _opened(path: str, ordinal: int) -> Device:
         arch=info["arch"],
         driver=info["driver"],
         memory=info["memory"],
+        seconds=time.perf_counter() - start,
     )

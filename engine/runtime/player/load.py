@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from typing import TYPE_CHECKING
 
 from vcc.cache.errors import DeviceError, IntegrityError
 from vcc.engine.arena import Arena
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.expressions import Binding
-from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.dispatch import dispatcher_of
-from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.device import Device, open_device
@@ -21,11 +21,14 @@ from vcc.engine.runtime.player.gemms import add_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.memory import choose_blocks
-from vcc.engine.runtime.player.recorded import RecordedRunner
-from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
+
+if TYPE_CHECKING:
+    from vcc.engine.runtime.batch import StepLimits
+    from vcc.engine.runtime.player.recorded import RecordedRunner
+    from vcc.engine.runtime.player.runner import PlayerRunner
 
 TABLE = "table/step"
 CUBIN = "cubin/"
@@ -48,6 +51,7 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
     """
     with boot.ledger.phase("context"):
         device = open_device()
+        boot.ledger.add_beside("context", device.seconds)
         check_device(device, boot.loaded.manifest.host_rules)
     if TABLE not in boot.loaded.manifest.blobs:
         from vcc.engine.runtime.player.load_recorded import load_recorded
@@ -93,21 +97,26 @@ def _placed(
         with boot.ledger.phase("graphs"):
             wanted, hot = shapes.graphs(len(boot.settings.lengths))
             handle.build(wanted, hot, THREADS)
+        with boot.ledger.phase("import"):  # beside the upload too
+            from vcc.engine.runtime.graph_stat import GraphStat
+            from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
     finally:  # the upload must not outlive the memory it writes
         with boot.ledger.phase("weights"):
             filling.wait()
-    with boot.ledger.phase("weights"):
-        filled = filling.result()
-        boot.events.note(
-            f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s; "
-            f"{blocks.mapped} KV blocks of {blocks.block_bytes} bytes each"
-        )
-    limits = _limits(boot, layout, blocks.mapped)
-    graphs = shapes.count(layout.segments[0])
-    stat = GraphStat()
-    return PlayerRunner(
-        PlayerParts(device, handle, layout, limits, shapes, stat, arena, graphs, refill)
+    boot.ledger.add_beside("weights", filling.seconds)
+    filled = filling.result()
+    boot.events.note(
+        f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s; "
+        f"{blocks.mapped} KV blocks of {blocks.block_bytes} bytes each"
     )
+    limits = _limits(boot, layout, blocks.mapped)
+    parts = PlayerParts(
+        *(device, handle, layout, limits, shapes, GraphStat(), arena),
+        graphs=shapes.count(layout.segments[0]),
+        refill=refill,
+        lacking=report.lacking,
+    )
+    return PlayerRunner(parts)
 
 
 def check_device(device: Device, rules: Mapping[str, str]) -> None:
@@ -183,6 +192,8 @@ def bindings_of(boot: Boot) -> dict[str, Binding]:
 
 
 def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
+    from vcc.engine.runtime.batch import StepLimits
+
     settings = boot.settings
     return StepLimits(
         max_tokens=settings.model.max_num_batched_tokens or 1,
@@ -201,12 +212,15 @@ class _Filling:
     def __init__(self, work: Callable[[], upload.WeightReport]) -> None:
         self._result: list[upload.WeightReport] = []
         self._error: BaseException | None = None
+        self.seconds = 0.0
+        start = time.perf_counter()
 
         def run() -> None:
             try:
                 self._result.append(work())
             except BaseException as error:  # raised again by `result`
                 self._error = error
+            self.seconds = time.perf_counter() - start
 
         self._thread = threading.Thread(target=run, name="vcc-weights")
         self._thread.start()

@@ -33,7 +33,8 @@ from vcc.engine.runtime.wrapper import CaptureGate
 class PlayerParts:
     """What a runner is made of.
 
-    `graphs` is how many were declared; `refill` copies the weights to the device again.
+    `graphs` is how many were declared; `refill` copies the weights to the device again; `lacking`:
+    the site's store lacks matrix products of this step.
     """
 
     device: Device
@@ -45,6 +46,7 @@ class PlayerParts:
     arena: Any
     graphs: int
     refill: Callable[[], object] = lambda: None
+    lacking: bool = False
 
 
 class PlayerRunner:
@@ -56,6 +58,7 @@ class PlayerRunner:
         mode: the graph mode that was asked for.
         samples: whether the device can choose tokens itself (`sample`, `decoding`).
         arena: the memory: `sleep`, `wake`, `discard`.
+        lacking: whether recording matrix products would make the next boot's steps faster.
     """
 
     def __init__(self, parts: PlayerParts) -> None:
@@ -63,6 +66,7 @@ class PlayerRunner:
         self.mode = parts.shapes.dispatcher.mode
         self.samples = parts.layout.samples
         self.arena = parts.arena
+        self.lacking = parts.lacking
         self._parts = parts
         self._turn = Turn()
         self._inputs = [

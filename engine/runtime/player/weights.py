@@ -10,18 +10,22 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from vcc.cache.errors import IntegrityError, ModelError, UsageError
-from vcc.engine.graphs.table.types import NodeTable, RegionKind, Role
 from vcc.engine.models.bindings import EMBED, HEAD
 from vcc.engine.models.expressions import Binding, Tied
 from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.native import functions
 from vcc.engine.runtime.player.weight_plan import Home, WeightPlan, plan_weights
 
+if TYPE_CHECKING:
+    from vcc.engine.graphs.table.types import NodeTable
+
 __all__ = ["READERS", "SLOT_BYTES", "WeightReport", "homes_of", "load", "plan_weights"]
+
+WEIGHTS = 0
+"""The kind of their region."""
 
 READERS, SLOT_BYTES = 8, 2 << 20
 """Reader threads at most, and bytes of one of the two pinned slots that each has."""
@@ -73,6 +77,8 @@ def homes_of(table: NodeTable) -> tuple[tuple[Home, ...], int]:
     Raises:
         IntegrityError: a weight lies elsewhere, or its place or shape is not a number.
     """
+    from vcc.engine.graphs.table.types import RegionKind, Role
+
     roles = {Role.WEIGHT: False, Role.CONSTANT: True}
     found = tuple(
         Home(
@@ -83,7 +89,7 @@ def homes_of(table: NodeTable) -> tuple[tuple[Home, ...], int]:
             roles[tensor.role],
         )
         for tensor in table.tensors
-        if tensor.role in roles and _in_weights(table, tensor.region)
+        if tensor.role in roles and _in_weights(table.regions[tensor.region].kind)
     )
     sizes = (region.size for region in table.regions if region.kind is RegionKind.WEIGHTS)
     return found, sum(_number(size) for size in sizes)
@@ -138,6 +144,8 @@ def check_stored_heads(
     """
     if bindings.get("head.weight") != Tied("embed.weight") or HEAD not in tensors:
         return
+    import numpy as np
+
     head, embed = _raw(tensors[HEAD]), _raw(tensors[EMBED])
     starts = range(0, len(head), chunk)
     same = len(head) == len(embed) and all(
@@ -151,14 +159,16 @@ def check_stored_heads(
         )
 
 
-def _raw(info: TensorInfo) -> np.memmap[tuple[int], np.dtype[np.uint8]]:
+def _raw(info: TensorInfo) -> Any:
+    import numpy as np
+
     if info.file is None:
         raise ModelError("a tensor of this model has no data", "it was opened without weights")
     return np.memmap(info.file, np.uint8, "r", info.start, (info.end - info.start,))
 
 
-def _in_weights(table: NodeTable, region: int) -> bool:
-    if table.regions[region].kind is not RegionKind.WEIGHTS:
+def _in_weights(kind: int) -> bool:
+    if kind != WEIGHTS:
         raise IntegrityError("a node table is refused", "a weight lies outside the weights")
     return True
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +106,21 @@ def test_a_recording_process_gets_its_tunable_beside_those_that_are_set() -> Non
     assert recorder_environment({"A": "1"}) == {"A": "1", "GLIBC_TUNABLES": own}
     set_before = {"GLIBC_TUNABLES": "glibc.malloc.check=1"}
     assert recorder_environment(set_before)["GLIBC_TUNABLES"] == f"glibc.malloc.check=1:{own}"
+
+
+def test_numpy_comes_without_the_threads_of_its_blas() -> None:
+    code = (
+        "import os, threading\n"
+        "from vcc.engine.config.environment import import_numpy\n"
+        "import_numpy()\n"
+        "import numpy\n"
+        "print(len(os.listdir('/proc/self/task')), os.environ.get('OPENBLAS_NUM_THREADS'))"
+    )
+    environment = {n: v for n, v in os.environ.items() if n != "OPENBLAS_NUM_THREADS"}
+    for said, left in ((None, "None"), ("2", "2")):
+        given = environment if said is None else environment | {"OPENBLAS_NUM_THREADS": said}
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, env=given, check=True)
+        threads, kept = done.stdout.split()
+        assert kept == left
+        assert said is not None or threads == "1"

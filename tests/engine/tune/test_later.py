@@ -1,8 +1,7 @@
-"""What the first boot on a site has recorded beside it."""
+"""What a site lacks for the products of an artifact."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -44,18 +43,7 @@ def test_after_a_failed_self_test_nothing_is_tried_again(tmp_path: Path, doubles
 def test_without_the_libraries_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(later, "candidates", lambda names: ("libnothing.so",))
+    monkeypatch.setattr(later, "are_here", lambda names: False)
     shapes, why = later.missing(GemmStore(tmp_path), H200, [ONE])
     assert shapes == ()
     assert why == "CUPTI is not on this machine"
-
-
-def test_a_started_recording_fills_the_store(tmp_path: Path, doubles: None) -> None:
-    store = GemmStore(tmp_path / "store")
-    later.start(store.root, [], 0)
-    later.start(store.root, [ONE, OTHER], 0)
-    deadline = time.monotonic() + 60
-    while not store.gpus() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    (gpu,) = store.gpus()
-    assert store.known(gpu) == {ONE, OTHER}
