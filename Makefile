@@ -27,7 +27,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 export PIP_ROOT_USER_ACTION := ignore
 
 .PHONY: help demo install test lint types suite smoke wheel test-torch bench fuzz format clean
-.PHONY: gpu-install gpu-test gpu-bench
+.PHONY: gpu-install gpu-bytecode gpu-test gpu-bench
 
 help:
 	@echo "demo        compile the demo model, run it warm, show the cache (build/demo-cache)"
@@ -138,15 +138,19 @@ $(GPU_VENV)/.installed: $(NATIVE) $(wildcard .whl/*.whl)
 	test -x $(GPU_BIN)/python || $(PYTHON) -m venv --without-pip $(GPU_VENV)
 	$(PYTHON) -c 'import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")' > \
 	  "$$($(GPU_BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/lent.pth"
-	$(if $(wildcard .whl/*.whl),$(GPU_PIP) --upgrade --no-compile .whl/*.whl)
+	$(if $(wildcard .whl/*.whl),$(GPU_PIP) --upgrade .whl/*.whl)
 	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" $(GPU_PIP) --no-build-isolation -e .
 	touch $@
 
-gpu-test: gpu-install
+# As an install from a wheel has it: without bytecode each boot would compile 200 modules first.
+gpu-bytecode: gpu-install
+	$(GPU_BIN)/python -m compileall -q cli engine cache
+
+gpu-test: gpu-bytecode
 	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
 	  $(GPU_BIN)/python -m pytest -m gpu --gpu-json tests/gpu $(GPU_ARGS)
 
-gpu-bench: gpu-install
+gpu-bench: gpu-bytecode
 	@missed=0; for part in $(ONLY); do \
 	  echo "== $$part"; \
 	  PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \

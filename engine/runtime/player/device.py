@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vcc.cache.errors import DeviceError, VccError
+from vcc.cache.errors import DeviceError, UsageError, VccError
 from vcc.engine.config.environment import read_environment
 from vcc.engine.native import functions
 
@@ -89,10 +89,13 @@ def warm_up() -> None:
 
 
 def device_or_none() -> Device | None:
-    """The first device, or None where there is none that answers."""
+    """The first device, or None where there is none that answers.
+
+    A process that uses another driver library already has none either.
+    """
     try:
         return open_device()
-    except DeviceError:
+    except (DeviceError, UsageError):
         return None
 
 
