@@ -234,3 +234,36 @@ def test_a_bad_variable_is_a_usage_error(vcc, monkeypatch):
     done = vcc("inspect", "cache")
     assert done.code == 2
     assert "VCC_LOG_LEVEL" in done.err
+
+
+def test_only_the_command_that_is_named_is_read(spawn):
+    code = (
+        "import sys; from vcc.cli import main; main.run(['inspect', 'cache'])\n"
+        "read = {'compile', 'run', 'tune', 'verify', 'doctor'}\n"
+        "sys.exit(' '.join(name for name in read if f'vcc.cli.{name}' in sys.modules) or 0)"
+    )
+    process = spawn(code=code)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize(
+    ("words", "begun"),
+    [
+        ("run demo", True),
+        ("run demo --target sm_90 -p x", True),
+        ("run demo --target=cuda -p x", True),
+        ("run demo --target cpu", False),
+        ("run demo --target=cpu", False),
+        ("run --help", False),
+        ("compile demo --target sm_90", False),
+        ("", False),
+    ],
+)
+def test_a_run_opens_the_gpu_before_anything_else(monkeypatch, words, begun):
+    from vcc.engine.runtime.player import device
+
+    calls = []
+    monkeypatch.setattr(device, "warm_up", lambda: calls.append(1))
+    main._begin(words.split())
+    assert bool(calls) == begun

@@ -117,6 +117,8 @@ def test_weights_memory_and_graphs_are_there(weights: Path) -> None:
         phases, seconds = asked.ledger.account()
         assert {"context", "modules", "memory", "weights", "graphs"} <= phases.keys()
         assert sum(phases.values()) == pytest.approx(seconds)
+        assert asked.ledger.beside.keys() == {"context", "weights"}
+        assert runner.lacking, "nothing was ever recorded at this site"
     finally:
         runner.close()
 
