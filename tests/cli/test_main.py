@@ -261,6 +261,7 @@ def test_only_the_command_that_is_named_is_read(spawn):
     ],
 )
 def test_a_run_opens_the_gpu_before_anything_else(monkeypatch, words, begun):
+    from vcc.cli import main
     from vcc.engine.runtime.player import device
 
     calls = []
