@@ -159,10 +159,10 @@ def test_ten_thousand_replays_neither_drift_nor_grow(runner: PlayerRunner) -> No
         return free - open_device().free_memory
 
     first = logits()
-    held, resident = runner.arena.stats(), _resident()
+    held, resident = runner.arena.stats, _resident()
     lost = replays()
     assert logits() == first
-    assert runner.arena.stats() == held
+    assert runner.arena.stats == held
     assert _resident() - resident < 8 << 20
     # The device may have other users, who take memory now and then; a leak takes it every time.
     assert lost < LEAK or replays() < LEAK or replays() < LEAK

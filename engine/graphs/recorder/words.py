@@ -118,10 +118,35 @@ def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -
     if first != again:
         return _noise(first, second, again)
     pointer = _pointer(first, second, moves)
+    if pointer is None and (rest := _stale_half(first, second, moves)) is not None:
+        return _Word(rest, noise=WORD // 2)
     if pointer is None:
         text = f"{first[::-1].hex()} became {second[::-1].hex()}"
         raise _refused(where, at, f"a value that depends on addresses, but is none ({text})")
     return _Word(bytes(WORD), pointer=pointer)
+
+
+def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | None:
+    """The word without its upper half, if that is what is left of an address under a 32-bit number.
+
+    A number of four bytes leaves the rest of its word unwritten, and there the upper half of an
+    older address can stand. Addresses of a region differ in their lower half too between the two
+    places, so a word whose lower half stays holds none.
+    """
+    half = WORD // 2
+    if len(first) != WORD or first[:half] != second[:half]:
+        return None
+    tops = (int.from_bytes(one[half:], "little") for one in (first, second))
+    if all(any(_has_top(top, move) for move in moves) for top in tops):
+        return first[:half] + bytes(half)
+    return None
+
+
+def _has_top(top: int, move: Move) -> bool:
+    """Whether an address of the region, at either place, has this upper half."""
+    return any(
+        base >> 32 <= top <= (base + move.size - 1) >> 32 for base in (move.first, move.second)
+    )
 
 
 def _moved(at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> str:

@@ -55,12 +55,21 @@ def prefill_config(dtype: str, dims: int, profile: DeviceProfile) -> PrefillConf
     """The configuration for heads of `dims` values (a power of two)."""
     if dtype == "float32":
         return PrefillConfig(32, 32 if dims <= 128 else 16, 4, 1)
+    if measured := MEASURED.get((profile.arch, dims)):
+        return measured
     if profile.arch in LARGE_TILES:
         return LARGE if dims <= 128 else PrefillConfig(128, 64, 8, 3)
     if BYTES[dtype] * dims * 64 * 4 + (dims << 7) <= profile.shared_per_block_optin - (8 << 10):
         return PrefillConfig(64, 64, 4, 3)
     return PrefillConfig(64, 32, 4, 3)
 
+
+MEASURED = {
+    (90, 64): PrefillConfig(64, 64, 4, 2),
+    (90, 128): PrefillConfig(64, 64, 4, 5),
+    (90, 256): PrefillConfig(64, 64, 4, 5),
+}
+"""By architecture and dims, for 16-bit types: the fastest at 2,048 tokens on an H200."""
 
 LARGE = PrefillConfig(128, 128, 8, 3)
 LARGE_TILES = (90, 100)

@@ -87,6 +87,12 @@ def test_a_flag_beside_padding_is_kept() -> None:
     assert found.block == block(1)
 
 
+def test_what_an_address_left_above_a_small_number_becomes_zero() -> None:
+    first, second = ((base >> 32 << 32) | 2 for base in (WEIGHTS.first, WEIGHTS.second))
+    found = relocate("n", captured((first, second, first)), MOVES)
+    assert (found.block, found.pointers, found.noise) == (block(2), (), 4)
+
+
 def test_a_pointer_across_two_words_is_refused_with_its_place() -> None:
     def straddling(address: int) -> bytes:
         return bytes(12) + struct.pack("<Q", address) + bytes(4)
