@@ -21,7 +21,7 @@ from vcc.cache.blob import read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
-from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.folder import BAD_FILE, Folder, WrongSize
 from vcc.cache.quarantine import set_aside
 from vcc.cache.root import opened
 from vcc.cache.trouble import storage
@@ -49,7 +49,7 @@ class Shelf:
                 with store.below(*self.place) as shelf:
                     names = [name for name in shelf.names() if is_digest(name)]
                     found = [self._index(store, shelf, name) for name in names]
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return ()
         return tuple(index for index in found if index is not None)
 
@@ -61,7 +61,7 @@ class Shelf:
             try:
                 with store.below(*self.place) as folder:
                     return tuple(name for name in folder.names() if is_digest(name))
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return ()
 
     def read(self, digest: str, size: int) -> bytes:
@@ -104,7 +104,9 @@ class Shelf:
             return _read(shelf, name)
         except FileNotFoundError:
             return None
-        except (VccError, WrongSize) as error:
+        except (VccError, WrongSize, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in BAD_FILE:
+                raise
             _log.warning("%s/%s is damaged and was set aside: %s", shelf.path, name, error)
             set_aside(store, shelf, name)
             return None

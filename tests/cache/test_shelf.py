@@ -57,6 +57,24 @@ def test_a_damaged_index_is_set_aside_and_the_others_stay(tmp_path: Path) -> Non
     assert len(shelf(tmp_path).indexes()) == 2
 
 
+def test_what_is_no_file_of_ours_is_set_aside(tmp_path: Path) -> None:
+    shelf(tmp_path).publish({"number": 2}, {})
+    for digit, plant in (("1", lambda at: at.symlink_to("/dev/zero")), ("2", Path.mkdir)):
+        planted = place(shelf(tmp_path)) / (digit * 64)
+        plant(planted)
+        assert [index["number"] for index in shelf(tmp_path).indexes()] == [2]
+        assert not planted.is_symlink()
+        assert not planted.exists()
+
+
+def test_a_file_where_a_shelf_belongs_is_a_shelf_without_indexes(tmp_path: Path) -> None:
+    shelf(tmp_path).publish({"number": 2}, {})
+    planted = place(shelf(tmp_path)).with_name("b" * 64)
+    planted.write_bytes(b"")
+    assert Shelf(tmp_path / "cache", ("gemm", "b" * 64)).indexes() == ()
+    assert Shelf(tmp_path / "cache", ("gemm", "b" * 64, "c" * 64)).shelves() == ()
+
+
 def test_a_damaged_blob_is_not_handed_out(tmp_path: Path) -> None:
     digest, data = blob(b"nodes")
     shelf(tmp_path).publish({"blob": digest}, {digest: data})
