@@ -16,7 +16,15 @@ CPU_LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
 DEFAULT_CPU_LEVEL = "x86-64-v3"
 
 _SM = re.compile(r"sm_([1-9][0-9]{1,2})[af]?")
-_EXAMPLES = "write cpu, cpu:x86-64-v3, sm_90a or sm_90a:132 (132 streaming multiprocessors)"
+GPU_TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+"""Architectures with a device profile of ours; others need `--target-profile`."""
+
+MOST_SMS = 4096
+
+_EXAMPLES = (
+    f"write cpu, cpu:x86-64-v3 or one of {', '.join(GPU_TARGETS)}; "
+    "sm_90:114 is a device of 114 streaming multiprocessors"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Target:
             raise ConfigError(f'unknown CUDA architecture "{self.arch}"', "", _EXAMPLES)
         if self.sm_count < 0 or (self.sm_count and self.platform is Platform.CPU):
             raise ConfigError(f"{self.platform.value} target cannot have {self.sm_count} SMs")
+        if self.sm_count > MOST_SMS:
+            raise ConfigError(f"no GPU has {self.sm_count:.3g} SMs", "", _EXAMPLES)
 
     @classmethod
     def parse(cls, text: str) -> Target:

@@ -120,15 +120,28 @@ def to_json(profile: DeviceProfile) -> str:
     return json.dumps(asdict(profile), indent=1, sort_keys=True) + "\n"
 
 
+MOST: Mapping[str, int] = {
+    "arch": 999,
+    "sm_count": 4096,
+    "total_memory": 1 << 50,
+    "threads_per_block": 1024,
+    "warp_size": 32,
+}
+"""Largest figures of a profile; 2 GiB for what is not listed. Code generation computes in int32."""
+
+LEAST: Mapping[str, int] = {"arch": 70, "warp_size": 32, "threads_per_block": 32}
+MOST_TEXT, MOST_NAME = 1 << 16, 200
+
+
 def from_json(text: str) -> DeviceProfile:
     """Read what `to_json` wrote.
 
     Raises:
-        ConfigError: not JSON, or a field that is missing, unknown or of another kind.
+        ConfigError: not JSON, or a field that is missing, unknown, of another kind or out of range.
     """
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(str(error)) from None
     if not isinstance(found, dict):
         raise _unreadable("it is no JSON object")
@@ -136,19 +149,34 @@ def from_json(text: str) -> DeviceProfile:
     for name in sorted(found.keys() ^ kinds.keys()):
         raise _unreadable(f"field {name!r} is {'unknown' if name in found else 'missing'}")
     for name, kind in kinds.items():
-        if type(found[name]) is not kind or (kind is int and found[name] < 1):
-            raise _unreadable(f"field {name!r} is {found[name]!r:.40}")
+        if type(found[name]) is not kind or not _fits(name, found[name]):
+            raise _unreadable(f"field {name!r} is {_shown(found[name])}")
     return DeviceProfile(**found)
+
+
+def _fits(name: str, value: str | int) -> bool:
+    if isinstance(value, str):
+        return value.isprintable() and len(value) <= MOST_NAME
+    return LEAST.get(name, 1) <= value <= MOST.get(name, (1 << 31) - 1)
+
+
+def _shown(value: object) -> str:
+    huge = isinstance(value, int) and value.bit_length() > 128
+    return "a huge number" if huge else f"{value!r:.40}"
 
 
 def read_profile(path: Path) -> DeviceProfile:
     """The profile in a file.
 
     Raises:
-        ConfigError: the file cannot be read, or `from_json` refuses it.
+        ConfigError: the file cannot be read, is larger than 64 KiB, or `from_json` refuses it.
     """
     try:
-        return from_json(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_TEXT + 1)
+        if len(text) > MOST_TEXT:
+            raise _unreadable(f"{path} is larger than {MOST_TEXT >> 10} KiB")
+        return from_json(text)
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(str(error)) from None
 

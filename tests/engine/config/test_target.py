@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vcc.cache.errors import ConfigError
-from vcc.engine.config.target import CPU_LEVELS, Target
+from vcc.engine.config.target import CPU_LEVELS, GPU_TARGETS, Target
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,13 @@ def test_anything_else_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Target.parse(text)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["gpu", "sm_9999", "sm_90:99999999999999999999"])
+def test_a_gpu_that_cannot_be_is_told_the_known_ones(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Target.parse(text)
+    assert all(name in caught.value.hint for name in GPU_TARGETS)
 
 
 def test_a_close_cpu_level_is_suggested() -> None:

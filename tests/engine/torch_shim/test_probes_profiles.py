@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vcc.cache.errors import ConfigError
-from vcc.engine.config.target import Target
+from vcc.engine.config.target import GPU_TARGETS, Target
 from vcc.engine.torch_shim.profiles import (
     PROFILES,
     from_json,
@@ -64,6 +64,10 @@ def test_a_profile_of_another_architecture_is_refused() -> None:
         ({"sm_count": True}, "'sm_count' is True"),
         ({"sm_count": 0}, "'sm_count' is 0"),
         ({"colour": 1}, "'colour' is unknown"),
+        ({"sm_count": 10**18}, "'sm_count' is 1000000000000000000"),
+        ({"total_memory": 10**4000}, "'total_memory' is a huge number"),
+        ({"warp_size": 64}, "'warp_size' is 64"),
+        ({"name": "H200\x1b[31m\n"}, "'name' is "),
     ],
 )
 def test_profiles_from_json(change, said) -> None:
@@ -81,3 +85,16 @@ def test_profiles_read_profile(tmp_path: Path) -> None:
         read_profile(tmp_path / "none.json")
     file.write_text(to_json(H200))
     assert read_profile(file) == H200
+
+
+def test_a_profile_that_never_ends_or_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="larger than 64 KiB"):
+        read_profile(Path("/dev/zero"))
+    file = tmp_path / "deep.json"
+    file.write_text("[" * 60_000)
+    with pytest.raises(ConfigError, match="cannot read the device profile"):
+        read_profile(file)
+
+
+def test_the_targets_that_a_bad_target_is_told_are_those_of_the_table() -> None:
+    assert tuple(PROFILES) == GPU_TARGETS
