@@ -108,6 +108,7 @@ def build_request(options: ModelOptions) -> BuildRequest:
         parallel=ParallelConfig(),
         target=choose_target(options.target, source.kind, compilation),
         profile=_profile(options),
+        target_named=options.target is not None,
         weights=options.weights,
         jobs=options.jobs,
         keep=options.keep,

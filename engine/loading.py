@@ -117,6 +117,7 @@ def load(
         compilation=config,
         parallel=ParallelConfig(),
         target=choose_target(target, source.kind, config),
+        target_named=target is not None,
         weights=weights,
     )
     session = Session(

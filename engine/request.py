@@ -18,7 +18,7 @@ from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.model import check_parallel, resolve_model
-from vcc.engine.config.modes import Dtype
+from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
@@ -45,6 +45,7 @@ class BuildRequest:
         source: the opened model.
         model, compilation, parallel, target: the configuration.
         profile: the device to compile for; None takes the table's for the target.
+        target_named: the user named the target: a GPU artifact for another does not answer.
         weights: "none", a directory to read weights from, or None for the model's own.
         jobs: worker processes; 0 chooses.
         keep: folder for intermediate files, or None.
@@ -56,6 +57,7 @@ class BuildRequest:
     parallel: ParallelConfig
     target: Target
     profile: DeviceProfile | None = None
+    target_named: bool = False
     weights: str | None = None
     jobs: int = 0
     keep: Path | None = None
@@ -133,6 +135,7 @@ def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]
         **_entries(settled.model),
         **_entries(settled.resolved.config),
         **_entries(settled.request.parallel),
+        **_profile_entry(settled.request),
     }
     return pairs, tuple(sorted(label for label in pairs if not label.startswith(_BASE)))
 
@@ -153,7 +156,14 @@ def _stated(request: BuildRequest) -> frozenset[str]:
     labels = {label for label, value in said.items() if value not in _UNSET}
     if request.compilation.max_capture_size is not None:
         labels.add("config.capture_sizes")  # what it is folded into
-    return frozenset(labels)
+    if request.target_named and request.target.platform is Platform.CUDA:
+        labels.add("target")
+    return frozenset(labels | _profile_entry(request).keys())
+
+
+def _profile_entry(request: BuildRequest) -> dict[str, str]:
+    """The device of the user's own that code is made for."""
+    return {} if request.profile is None else {"target.profile": request.profile.digest}
 
 
 def _entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> dict[str, str]:

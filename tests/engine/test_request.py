@@ -21,6 +21,7 @@ from vcc.engine.request import (
     request_pairs,
     settle,
 )
+from vcc.engine.torch_shim.profiles import PROFILES
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,16 @@ def test_base_and_open_fields_are_the_whole_request_and_a_clean_key(request_of):
 )
 def test_what_the_user_named_is_stated_with_its_resolved_value(request_of, config, model, stated):
     assert look_up(settle(request_of(config, **model)))[1] == stated
+
+
+def test_a_gpu_that_the_user_named_and_a_device_of_their_own_are_stated(request_of):
+    request = replace(request_of(target="sm_90"), target_named=True)
+    assert look_up(settle(request))[1] == {"target": "sm_90"}
+    assert look_up(settle(replace(request_of(), target_named=True)))[1] == {}
+    own = replace(PROFILES["sm_90"], sm_count=78)
+    settled = settle(replace(request_of(target="sm_90"), profile=own))
+    assert look_up(settled)[1] == {"target.profile": own.digest}
+    assert request_pairs(settled)[0]["target.profile"] == own.digest
 
 
 def test_dynamic_shapes_are_stated_by_their_ends(request_of):
