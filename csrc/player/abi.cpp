@@ -45,6 +45,14 @@ int32_t vcc_player_create_beside(uint64_t first, const void* table, uint64_t siz
     *player = players().add(std::make_shared<Player>(players().get(first), bytes));
   });
 }
+int32_t vcc_player_create_apart(uint64_t other, const void* table, uint64_t size,
+                                uint64_t* player) {
+  return guarded([&] {
+    const auto bytes = array<std::byte>(table, size);
+    const auto known = players().get(other);
+    *player = players().add(std::make_shared<Player>(known->arena(), bytes, known->modules()));
+  });
+}
 
 int32_t vcc_player_close(uint64_t player) {
   return guarded([&] { players().remove(player); });

@@ -15,6 +15,9 @@ VCC_API int32_t vcc_player_create(uint64_t arena, const void* table, uint64_t si
 /* Another table over the memory and modules of `first`, which is placed (player.h). */
 VCC_API int32_t vcc_player_create_beside(uint64_t first, const void* table, uint64_t size,
                                          uint64_t* player);
+/* Another table with memory of its own, and the modules of `other`, which need not be placed. */
+VCC_API int32_t vcc_player_create_apart(uint64_t other, const void* table, uint64_t size,
+                                        uint64_t* player);
 VCC_API int32_t vcc_player_close(uint64_t player);
 
 /* Load a cubin under its SHA-256 in hex; the caller has verified it. */

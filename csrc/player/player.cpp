@@ -57,11 +57,12 @@ Player::Hold::Hold(Player& player) : player_(player) {
   }
 }
 
-Player::Player(std::shared_ptr<Arena> arena, std::span<const std::byte> bytes)
+Player::Player(std::shared_ptr<Arena> arena, std::span<const std::byte> bytes,
+               std::shared_ptr<Modules> modules)
     : arena_(std::move(arena)),
       device_(arena_, &arena_->device()),
       table_(Table(bytes)),
-      modules_(std::make_shared<Modules>()),
+      modules_(std::move(modules)),
       gemms_(table_.records()) {
   open();
 }

@@ -78,7 +78,9 @@ struct PlayerTimes {
 
 class Player {
  public:
-  Player(std::shared_ptr<Arena> arena, std::span<const std::byte> table);
+  // Memory of its own; `modules` of another player save loading code again.
+  Player(std::shared_ptr<Arena> arena, std::span<const std::byte> table,
+         std::shared_ptr<Modules> modules = std::make_shared<Modules>());
   // Another table over the memory and modules of a player that is placed: the graphs of a
   // recording, of which one runs at a time. Its regions are no larger; streams and input slots are
   // its own.
@@ -86,6 +88,9 @@ class Player {
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
+
+  const std::shared_ptr<Arena>& arena() const { return arena_; }
+  const std::shared_ptr<Modules>& modules() const { return modules_; }
 
   void add_cubin(std::string_view digest, std::span<const uint8_t> cubin);
   void add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> table);

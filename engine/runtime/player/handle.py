@@ -18,6 +18,7 @@ C = functions(
     {
         "vcc_player_create": "ptr bytes u64 -> ptr",
         "vcc_player_create_beside": "ptr bytes u64 -> ptr",
+        "vcc_player_create_apart": "ptr bytes u64 -> ptr",
         "vcc_player_close": "ptr",
         "vcc_player_add_cubin": "ptr str bytes u64",
         "vcc_player_add_gemm": "ptr i64 u32 u32 u32 u32 bytes u64",
@@ -136,6 +137,12 @@ class PlayerHandle:
         """
         made = object.__new__(PlayerHandle)
         made._handle = C.vcc_player_create_beside(self._handle, table, len(table))
+        return made
+
+    def apart(self, table: bytes) -> PlayerHandle:
+        """A player of another table with memory of its own and this one's modules."""
+        made = object.__new__(PlayerHandle)
+        made._handle = C.vcc_player_create_apart(self._handle, table, len(table))
         return made
 
     def close(self) -> None:
