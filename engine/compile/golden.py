@@ -43,9 +43,24 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
     Raises:
         CompileError: the compiled library does not compute what the graph says.
     """
+    made = _drawn(piece)
+    if isinstance(made, Skipped):
+        return made
+    golden, arguments = made
+    _check(piece, run, arguments, golden.references, golden.bounds)
+    return golden
+
+
+def unchecked_golden(piece: Piece) -> Golden | Skipped:
+    """The golden of a piece whose code cannot run here."""
+    made = _drawn(piece)
+    return made if isinstance(made, Skipped) else made[0]
+
+
+def _drawn(piece: Piece) -> tuple[Golden, list[torch.Tensor]] | Skipped:
     if reason := _unsuited(piece):
         return Skipped(reason)
-    sizes = {s.name: _size(s.low, s.high, n) for n, s in enumerate(piece.symbols)}
+    sizes = sizes_of(piece)
     specs = tuple(_argument(spec, sizes) for spec in piece.arguments)
     below = min(sizes.values(), default=2)
     arguments = draw_arguments(piece.id, specs, below)
@@ -54,8 +69,12 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
         bounds = tuple(_bounds(piece, arguments, references))
     except Exception as error:
         return Skipped(f"the model itself refuses drawn arguments: {str(error).strip()[:200]}")
-    _check(piece, run, arguments, references, bounds)
-    return Golden(specs, below, references, bounds)
+    return Golden(specs, below, references, bounds), arguments
+
+
+def sizes_of(piece: Piece) -> dict[str, int]:
+    """The sizes at which a golden calls a piece, by symbol."""
+    return {s.name: _size(s.low, s.high, n) for n, s in enumerate(piece.symbols)}
 
 
 def _argument(spec: TensorSpec, sizes: Mapping[str, int]) -> Argument:

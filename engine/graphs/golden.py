@@ -4,7 +4,8 @@ A golden needs neither checkpoint nor device to make and little to store: its ar
 again from the piece's id. The blob is a safetensors file: tensor ``<n>`` is the fp32 reference of
 output n; the metadata entry ``golden`` is JSON: the drawn arguments' geometry (``arguments``), the
 bound of drawn integers (``below``) and the bounds on each output's error (``bounds``). It is one
-entry because safetensors writes several in an order that changes from call to call.
+entry because safetensors writes several in an order that changes from call to call. For a GPU the
+tensor ``table`` holds a node table of one call, and ``strides`` says how outputs lie in its memory.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ LARGEST = 1 << 40
 
 BLOCK = 65521
 """Values drawn for each argument; prime, so that repeated rows of a matrix differ."""
+
+
+class WrongResult(IntegrityError):
+    """A piece computes something else here than its golden says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +66,32 @@ class Golden:
         arguments: in the order of the piece; the outputs' buffers come last.
         below: integers are drawn below this: the smallest size that is indexed.
         references, bounds: in output order.
+        table: a node table of one call of the piece, where a player computes it.
+        strides: of each output there, in elements.
     """
 
     arguments: tuple[Argument, ...]
     below: int
     references: tuple[Array, ...]
     bounds: tuple[Bound, ...]
+    table: bytes = b""
+    strides: tuple[tuple[int, ...], ...] = ()
 
     def encode(self) -> bytes:
         """The blob."""
         from safetensors.numpy import save
 
-        content = {
+        content: dict[str, Any] = {
             "arguments": [[a.dtype, a.shape, a.symbolic] for a in self.arguments],
             "below": self.below,
             "bounds": [[bound.maximum, bound.rms] for bound in self.bounds],
         }
-        tensors = {str(index): array for index, array in enumerate(self.references)}
+        tensors: dict[str, npt.NDArray[Any]] = {
+            str(index): array for index, array in enumerate(self.references)
+        }
+        if self.table:
+            content["strides"] = self.strides
+            tensors["table"] = np.frombuffer(self.table, np.uint8)
         return bytes(save(tensors, metadata={"golden": json.dumps(content)}))
 
     @classmethod
@@ -100,6 +114,8 @@ class Golden:
                 content["below"],
                 tuple(arrays[str(index)] for index in range(len(bounds))),
                 bounds,
+                arrays["table"].tobytes() if "table" in arrays else b"",
+                tuple(_stride(entry) for entry in content.get("strides", ())),
             )
             _check(golden)
         except (ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
@@ -128,6 +144,13 @@ def _argument(entry: Any) -> Argument:
     return Argument(dtype, sizes, symbolic)
 
 
+def _stride(entry: Any) -> tuple[int, ...]:
+    steps = tuple(entry)
+    if not all(type(step) is int and 0 <= step <= LARGEST for step in steps):
+        raise ValueError(f"stride {entry!r:.80}")
+    return steps
+
+
 def _check(golden: Golden) -> None:
     outs = golden.arguments[len(golden.arguments) - len(golden.references) :]
     shapes = tuple(reference.shape for reference in golden.references)
@@ -137,6 +160,9 @@ def _check(golden: Golden) -> None:
         or tuple(argument.shape for argument in outs) != shapes
     ):
         raise ValueError("the references are not those of its arguments")
+    ranks = tuple(len(stride) for stride in golden.strides)
+    if golden.table and ranks != tuple(len(shape) for shape in shapes):
+        raise ValueError("the strides are not those of its outputs")
     if any(reference.dtype != np.float32 for reference in golden.references):
         raise ValueError("the references are not fp32")
 

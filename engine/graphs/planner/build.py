@@ -17,6 +17,7 @@ from vcc.engine.compile.source import step_shape, torch_name, trace_request
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent
 from vcc.engine.graphs.planner.figures import figures
+from vcc.engine.graphs.planner.golden import Goldens, make_goldens
 from vcc.engine.graphs.planner.join import Joined, join
 from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
 from vcc.engine.graphs.planner.pieces import compile_piece
@@ -86,7 +87,9 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
     with planning.stage("plan"):
         joined = _joined(planning, pieces, planned)
         table = encode(joined.table)
-    return _content(planning, passed, pieces, joined, table)
+    with planning.stage("golden"):
+        goldens = make_goldens(pieces.unique, planned, joined.table)
+    return _content(planning, passed, pieces, joined, table, goldens)
 
 
 def _passed(planning: Planning) -> Passed:
@@ -183,13 +186,19 @@ def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPie
 
 
 def _content(
-    planning: Planning, passed: Passed, pieces: Pieces, joined: Joined, table: bytes
+    planning: Planning,
+    passed: Passed,
+    pieces: Pieces,
+    joined: Joined,
+    table: bytes,
+    goldens: Goldens,
 ) -> GpuContent:
     constants = passed.traced.constants
     return GpuContent(
         table=table,
         cubins={digest: kernel.cubin for digest, kernel in joined.kernels.items()},
         constants={name: raw(data) for name, data in constants.items()},
+        goldens=goldens.blobs,
         sources={digest: kernel.source for digest, kernel in joined.kernels.items()},
         values=joined.values,
         info={
@@ -197,9 +206,11 @@ def _content(
             "passes": reports(passed),
             "pieces": [{"id": p.id, "calls": pieces.calls[p.id]} for p in pieces.unique],
             "table": figures(joined.table, table),
+            "goldens": dict(goldens.said),
         },
         stages=dict(planning.stages),
         counters={name: planning.counters[name] for name in COUNTED},
         toolkit=toolkit(planning.profile),
         driver=driver_floor(planning.profile),
+        calls=tuple(tuple(call.outs) for call in pieces.program.calls),
     )

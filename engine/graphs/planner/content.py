@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from vcc.engine.graphs.planner import sources
 from vcc.engine.graphs.planner.sources import KernelSource, ValuePlace
 
 TABLE, SOURCES, REPORT = "table", "sources.json", "report.json"
-CUBINS, CONSTANTS = "cubin", "constant"
+CUBINS, CONSTANTS, GOLDENS = "cubin", "constant", "golden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class GpuContent:
         counters: by name.
         toolkit: version of the assembler, such as "12.8".
         driver: the oldest CUDA driver that loads the cubins.
+        goldens: by piece; see `planner.golden`.
+        calls: the values that each call of the step program gives; for the CPU check too.
     """
 
     table: bytes
@@ -44,6 +46,8 @@ class GpuContent:
     counters: Mapping[str, int]
     toolkit: str
     driver: int
+    goldens: Mapping[str, bytes] = field(default_factory=dict)
+    calls: tuple[tuple[str, ...], ...] = ()
 
     def blobs(self) -> dict[str, bytes]:
         """Every blob of the artifact by its name."""
@@ -51,22 +55,26 @@ class GpuContent:
             "table/step": self.table,
             **{f"{CUBINS}/{digest}": data for digest, data in sorted(self.cubins.items())},
             **{f"{CONSTANTS}/{name}": data for name, data in self.constants.items()},
+            **{f"{GOLDENS}/{piece}": data for piece, data in sorted(self.goldens.items())},
         }
 
 
 def write(content: GpuContent, folder: Path) -> None:
     """Leave a result in a folder; the report last, as it says that all is there."""
-    for name in (CUBINS, CONSTANTS):
+    for name in (CUBINS, CONSTANTS, GOLDENS):
         (folder / name).mkdir()
     (folder / TABLE).write_bytes(content.table)
     for digest, data in content.cubins.items():
         (folder / CUBINS / digest).write_bytes(data)
     for index, data in enumerate(content.constants.values()):
         (folder / CONSTANTS / str(index)).write_bytes(data)
+    for piece, data in content.goldens.items():
+        (folder / GOLDENS / piece).write_bytes(data)
     (folder / SOURCES).write_bytes(sources.encode(content.sources))
     report = {
         "constants": list(content.constants),
         "values": {name: asdict(place) for name, place in content.values.items()},
+        "calls": content.calls,
         "info": content.info,
         "stages": content.stages,
         "counters": content.counters,
@@ -89,7 +97,9 @@ def read(folder: Path) -> GpuContent:
         constants={
             name: (folder / CONSTANTS / str(index)).read_bytes() for index, name in enumerate(names)
         },
+        goldens={file.name: file.read_bytes() for file in sorted((folder / GOLDENS).iterdir())},
         sources=sources.decode((folder / SOURCES).read_bytes()),
         values=values,
+        calls=tuple(map(tuple, report.pop("calls"))),
         **report,
     )

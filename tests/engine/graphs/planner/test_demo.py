@@ -60,7 +60,8 @@ def table(artifact: Built) -> NodeTable:
 def test_it_holds_tables_cubins_and_constants_and_no_host_code(artifact: Built) -> None:
     blobs = artifact.loaded.read_all()
     kinds = Counter(name.split("/")[0] for name in blobs)
-    assert set(kinds) == {"table", "cubin", "constant"}
+    assert set(kinds) == {"table", "cubin", "constant", "golden"}
+    assert kinds["golden"] == 3
     for name, data in blobs.items():
         if name.startswith("cubin/"):
             assert bytes(data[:4]) == b"\x7fELF"
