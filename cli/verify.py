@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vcc.engine.verify_interpret import Interpreted
+    from vcc.engine.verify_run import Ran
 
 
 @takes_model("keep")
@@ -26,6 +27,10 @@ def verify_command(
             "--interpret", help="rebuild for --target and run the step on the CPU, in fp32"
         ),
     ] = False,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="also check what each piece computes here against its golden"),
+    ] = False,
     tokens: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -36,32 +41,52 @@ def verify_command(
     json: options.Json = False,
 ) -> None:
     """Check a stored artifact (id or model), or what a model's GPU code computes."""
+    if interpret and run:
+        from vcc.cache.errors import UsageError
+
+        raise UsageError(
+            "--interpret and --run do not go together",
+            "one runs a step on the CPU, the other the stored code where it belongs",
+            "give one of them",
+        )
     if interpret:
         _interpret(asked, tokens, cache_dir, as_json=json)
     else:
-        _stored(asked.model, cache_dir, as_json=json)
+        _stored(asked.model, cache_dir, run=run, as_json=json)
 
 
-def _stored(name: str, cache_dir: Path | None, *, as_json: bool) -> None:
+def _stored(name: str, cache_dir: Path | None, *, run: bool, as_json: bool) -> None:
     from vcc.cache.store import Store
     from vcc.engine.verify import verify
 
     store = Store.open(cache_dir)
     entry = find_entry(store, name)
-    found = verify(store.load(entry))
+    loaded = store.load(entry)
+    found, ran = verify(loaded), None
+    if run:
+        from vcc.engine.verify_run import run_goldens
+
+        ran = run_goldens(loaded)
     if as_json:
-        out_json(
-            {
-                "artifact": entry.artifact,
-                "blobs": found.blobs,
-                "size": found.size,
-                "contents": dict(found.contents),
-            }
-        )
+        content = {
+            "artifact": entry.artifact,
+            "blobs": found.blobs,
+            "size": found.size,
+            "contents": dict(found.contents),
+        }
+        out_json(content if ran is None else content | {"run": ran.as_dict()})
         return
     counts = ", ".join(f"{count} {name}" for name, count in found.contents.items())
     whole = f"{found.blobs} blobs, {size_text(found.size)}"
     out(f"{short(entry.artifact)} {entry.title}\nwhole: {whole}{f': {counts}' if counts else ''}")
+    if ran is not None:
+        out(_as_ran(ran))
+
+
+def _as_ran(ran: Ran) -> str:
+    lines = [f"{ran.device}: {len(ran.checked)} pieces compute what their goldens say"]
+    lines += [f"{piece[:12]} has no golden: {why}" for piece, why in ran.without.items()]
+    return "\n".join(lines)
 
 
 def _interpret(

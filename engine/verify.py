@@ -10,6 +10,7 @@ from math import prod
 from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.cubin import Cubin, read_cubin
+from vcc.engine.graphs.golden import Golden
 from vcc.engine.graphs.program_check import decode as decode_program
 from vcc.engine.graphs.stored_tables import CONSTANT, CUBIN, TABLE
 from vcc.engine.graphs.table.decode import decode as decode_table
@@ -19,7 +20,8 @@ from vcc.engine.graphs.table.types import Kernel, NodeTable, Role
 REGISTERS = 65536
 """32-bit registers of a multiprocessor, on every architecture since sm_30: a block must fit."""
 
-DATA_ONLY = (TABLE, CUBIN, CONSTANT, "golden/")
+GOLDEN = "golden/"
+DATA_ONLY = (TABLE, CUBIN, CONSTANT, GOLDEN)
 """Beginnings of the names of all blobs that a GPU artifact may hold."""
 
 _HINT = "rebuild it: vcc compile"
@@ -67,13 +69,28 @@ def _player(loaded: Loaded, blobs: Mapping[str, bytes]) -> dict[str, int]:
         for kernel in table.kernels:
             _check_kernel(name, kernel, cubins[kernel.cubin])
         _check_tensors(name, table, loaded, blobs)
+    for name, golden in goldens_of(blobs).items():
+        for kernel in decode_table(golden.table).kernels:
+            if kernel.cubin not in cubins:
+                raise _refused(f"cubin {kernel.cubin[:16]} is missing", f"{name} names it")
+            _check_kernel(name, kernel, cubins[kernel.cubin])
     return {
         "tables": len(tables),
         "nodes": sum(len(table.nodes) for table in tables.values()),
         "kernels": sum(len(table.kernels) for table in tables.values()),
         "cubins": len(cubins),
         "constants": sum(name.startswith(CONSTANT) for name in blobs),
+        "goldens": sum(name.startswith(GOLDEN) for name in blobs),
     }
+
+
+def goldens_of(blobs: Mapping[str, bytes]) -> dict[str, Golden]:
+    """The goldens of a GPU artifact by the name of their blob.
+
+    Raises:
+        IntegrityError: one is no golden.
+    """
+    return {n: Golden.decode(data) for n, data in blobs.items() if n.startswith(GOLDEN)}
 
 
 def _cubin(table: str, digest: str, size: int, arch: str, blobs: Mapping[str, bytes]) -> Cubin:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from vcc.cache.errors import IntegrityError
 from vcc.engine.graphs.drawn import draw_arguments, poison
-from vcc.engine.graphs.golden import Golden, exceeds
+from vcc.engine.graphs.golden import Golden, WrongResult, exceeds
 from vcc.engine.graphs.program import Program
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.torch_shim.aoti_runner import RunPiece
@@ -22,7 +21,7 @@ def check_goldens(boot: Boot, program: Program, pieces: Mapping[str, RunPiece]) 
     One: that of the piece called most often whose arguments are small; a boot must stay quick.
 
     Raises:
-        IntegrityError: a piece's result is outside its golden's bound.
+        WrongResult: a piece's result is outside its golden's bound.
     """
     if boot.golden == "off":
         return
@@ -30,7 +29,7 @@ def check_goldens(boot: Boot, program: Program, pieces: Mapping[str, RunPiece]) 
     for name, golden in _goldens(boot, program):
         if boot.golden == "one" and golden.argument_bytes > BUDGET:
             continue
-        _check(name, golden, pieces[name])
+        check_golden(name, golden, pieces[name])
         checked += 1
         if boot.golden == "one":
             return
@@ -45,14 +44,24 @@ def _goldens(boot: Boot, program: Program) -> Iterator[tuple[str, Golden]]:
             yield name, Golden.decode(boot.loaded.read(f"golden/{name}"))
 
 
-def _check(name: str, golden: Golden, run: RunPiece) -> None:
+def check_golden(name: str, golden: Golden, run: RunPiece) -> None:
+    """Call a piece on its golden's arguments.
+
+    Args:
+        name: the piece's id.
+        golden: its golden.
+        run: the piece.
+
+    Raises:
+        WrongResult: an output is outside its bound.
+    """
     arguments = draw_arguments(name, golden.arguments, golden.below)
     outs = arguments[len(arguments) - len(golden.references) :]
     poison(outs)
     run(arguments)
     for out, reference, bound in zip(outs, golden.references, golden.bounds, strict=True):
         if why := exceeds(out.float().numpy(), reference, bound):
-            raise IntegrityError(
+            raise WrongResult(
                 f"piece {name[:12]} computes something else on this machine",
                 why,
                 "rebuild it here: vcc compile",

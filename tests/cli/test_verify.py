@@ -8,11 +8,16 @@ from hashlib import sha256
 
 import pytest
 from support.cli_reference import PAGE, differences, shapes
+from support.fake_cuda.fixtures import fake
+from support.golden_tables import PIECE, copying
 from support.gpu_artifacts import cubin, publish, table_and_blobs
 
 from vcc.cache.errors import Exit
 from vcc.cache.store import Store
 from vcc.engine.graphs.table.encode import encode
+from vcc.engine.runtime.player import device as devices
+
+__all__ = ["fake"]
 
 Blobs = dict[str, bytes]
 
@@ -25,6 +30,27 @@ def test_a_whole_artifact_is_counted(vcc, own_store):
     found = vcc("verify", entry.artifact[:10], "--json").json
     assert found["contents"]["nodes"] == 7
     assert differences(shapes(PAGE.read_text())["verify"], found) == []
+
+
+def test_goldens_run_on_the_device_and_a_difference_is_an_answer(vcc, own_store, fake, monkeypatch):
+    monkeypatch.setenv("VCC_LIBCUDA", fake.path)
+    devices._opened.cache_clear()
+    golden = copying()
+    blobs = {"table/step": golden.table, f"golden/{PIECE}": golden.encode()}
+    info = {"bindings": {"0": "w"}, "goldens": {"b" * 64: "it is too large"}}
+    publish(Store.open(None), blobs, info=info)
+    assert "1 goldens" in vcc("verify", "demo").out
+    text = vcc("verify", "demo", "--run").out
+    assert "1 pieces compute what their goldens say" in text
+    assert "bbbbbbbbbbbb has no golden: it is too large" in text
+    found = vcc("verify", "demo", "--run", "--json").json
+    assert found["run"]["checked"] == [PIECE]
+
+    other = replace(golden, references=(golden.references[0] * 2,))
+    entry = publish(Store.open(None), blobs | {f"golden/{PIECE}": other.encode()}, info=info)
+    done = vcc("verify", entry.artifact, "--run")
+    assert done.code == Exit.NEGATIVE
+    assert f"piece {PIECE[:12]} computes something else" in done.err
 
 
 def test_verifying_imports_no_torch(spawn, own_store):
@@ -132,6 +158,7 @@ def test_another_loaders_artifact_has_its_bytes_checked(vcc, engine):
     [
         (("verify", "ffffffff"), Exit.NEGATIVE, "no artifact ffffffff"),
         (("verify", "demo", "--interpret"), Exit.USAGE, "--interpret is for GPU code"),
+        (("verify", "demo", "--interpret", "--run"), Exit.USAGE, "do not go together"),
         (("verify", "demo", "--interpret", "--target", "sm_70"), Exit.USAGE, "sm_70"),
         (
             ("verify", "demo", "--interpret", "--target", "sm_90", "--tokens", "x"),

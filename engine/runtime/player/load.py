@@ -49,6 +49,8 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             memory.
         ModelError: the weights do not fit.
     """
+    if _checks_goldens(boot):
+        threading.Thread(target=_import_goldens, name="vcc-golden", daemon=True).start()
     with boot.ledger.phase("context"):
         device = open_device()
         boot.ledger.add_beside("context", device.seconds)
@@ -68,9 +70,33 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
                 if name.startswith(CUBIN):
                     handle.add_cubin(name.removeprefix(CUBIN), data)
             boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
+        with boot.ledger.phase("golden"):
+            _check_goldens(boot, handle)
         runner = _placed(boot, device, arena, handle, blobs)
         failed.pop_all()
     return runner
+
+
+def _checks_goldens(boot: Boot) -> bool:
+    return boot.golden != "off" and any(n.startswith("golden/") for n in boot.loaded.manifest.blobs)
+
+
+def _import_goldens() -> None:
+    """Beside the opening of the device: numpy's generators alone take longer than a check."""
+    import numpy.random  # noqa: F401
+
+    import vcc.engine.runtime.player.golden  # noqa: F401
+
+
+def _check_goldens(boot: Boot, handle: PlayerHandle) -> None:
+    if not _checks_goldens(boot):
+        return
+    from vcc.engine.runtime.player.golden import check_goldens
+
+    checked, lacking = check_goldens(boot.loaded, handle, boot.golden)
+    if boot.golden == "all" and lacking:
+        why = next(iter(lacking.values()))
+        boot.events.note(f"golden: {checked} checked, {len(lacking)} pieces have none: {why}")
 
 
 def _placed(

@@ -5,103 +5,26 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.fake_cuda import Fake
+from support.player_boot import RULES, boot, loaded
 from support.player_runner import batch
 from support.step_tables import (
-    BLOCK,
-    BLOCKS_EACH,
     CUBIN,
-    DIGEST,
     HIDDEN,
-    SEQS,
-    TOKENS,
     VOCAB,
     toy_step,
 )
 
 from vcc.cache.errors import DeviceError, GraphError, IntegrityError, ModelError
-from vcc.cache.loaded import Loaded
-from vcc.cache.manifest import Manifest
 from vcc.engine.config.kv_memory import KvMemory
-from vcc.engine.config.modes import CompileMode, GraphMode
-from vcc.engine.config.types import CompilationConfig, ModelConfig
-from vcc.engine.events import NotedEvents, NullEvents
 from vcc.engine.models.tensor_info import TensorInfo
-from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.runtime.player import device as devices
-from vcc.engine.runtime.player.load import load_player
-from vcc.engine.runtime.player.runner import PlayerRunner
-from vcc.engine.runtime.settings import Boot, Settings
 
-RULES = {"loader": "Player", "arch": "sm_90", "driver": "12040"}
-
-
-@pytest.fixture(autouse=True)
-def _double(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("VCC_LIBCUDA", fake.path)
-    devices._opened.cache_clear()
-    yield
-    devices._opened.cache_clear()
-
-
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    """A file with the table's one weight behind 64 other bytes."""
-    file = tmp_path / "weights"
-    data = np.arange(VOCAB * HIDDEN, dtype=np.uint16)
-    file.write_bytes(bytes(64) + data.tobytes())
-    return file
-
-
-def boot(weights: Path, **changes: object) -> Boot:
-    """What a session hands to the loader."""
-    blobs = {"table/step": toy_step(layers=2).data, f"cubin/{DIGEST}": CUBIN}
-    blobs |= changes.pop("blobs", {})  # type: ignore[arg-type]
-    manifest = Manifest(
-        request=(("model", "toy"),),
-        open_fields=(),
-        code_key=(("a", "b"),),
-        host_rules=dict(changes.pop("rules", RULES)),  # type: ignore[call-overload]
-        title="toy",
-        info={"bindings": {"w": 'tensor("stored")'}},
-    )
-    stored = TensorInfo("bfloat16", (VOCAB, HIDDEN), weights, 64, 64 + 2 * VOCAB * HIDDEN)
-    tensors = changes.pop("tensors", {"stored": stored})
-    settings = Settings(
-        ModelConfig(
-            source="toy",
-            max_model_len=BLOCK * BLOCKS_EACH,
-            max_num_seqs=SEQS,
-            max_num_batched_tokens=TOKENS,
-            block_size=BLOCK,
-        ),
-        CompilationConfig(
-            mode=CompileMode.VCC_COMPILE,
-            cuda_graph_mode=GraphMode.FULL_AND_PIECEWISE,
-            capture_sizes=(1, 2, 4),
-            splitting_ops=("vcc::kv_write",),
-        ),
-        tuple(changes.pop("lengths", (12, 16))),  # type: ignore[arg-type]
-    )
-    settings = replace(settings, **changes)  # type: ignore[arg-type]
-    source = SimpleNamespace(tensors=tensors)
-    events = NotedEvents(NullEvents())
-    made = Loaded.of(manifest, blobs)
-    site = weights.parent / "store"
-    return Boot(made, source, settings, "off", Ledger(), Counters(), events, site)  # type: ignore[arg-type]
-
-
-def loaded(asked: Boot) -> PlayerRunner:
-    runner = load_player(asked)
-    assert isinstance(runner, PlayerRunner)
-    return runner
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def test_weights_memory_and_graphs_are_there(weights: Path) -> None:
