@@ -56,6 +56,7 @@ class StepResult:
         graph: nodes of `decode` or `mixed` steps; `loop` with the loop's head and tail.
         tokens, seqs: T and B.
         segments: how many were compared.
+        unmatched: values within them that are not: kernels of custom ops are traced otherwise.
         error: largest error as a share of the largest reference value.
     """
 
@@ -64,6 +65,7 @@ class StepResult:
     tokens: int
     seqs: int
     segments: int
+    unmatched: int
     error: float
 
 

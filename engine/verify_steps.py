@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,10 @@ SHARE = 1e-4
 KINDS: Mapping[str, SegmentKind] = {"piece": SegmentKind.PIECE, "op": SegmentKind.OP}
 
 GREEDY: Mapping[str, float] = {"temperature": 0, "top_p": 1, "top_k": 0, "seed": 0}
+
+
+Ran = tuple[tuple[str, ...], Call, dict[str, torch.Tensor]]
+"""Values that a call of the table gives, the model's call, and the model's values after it."""
 
 
 class Different(Exception):
@@ -126,7 +130,8 @@ class Checker:
         found.logits(got[:rows], logits[:rows])
         if shape.sample:
             found.equal("token", self._read("token")[:rows].long(), got[:rows].argmax(-1))
-        return StepResult(step.name, graph, step.tokens, step.seqs, found.compared, found.worst)
+        counts = (found.compared, found.unmatched)
+        return StepResult(step.name, graph, step.tokens, step.seqs, *counts, found.worst)
 
     def _write(self, step: CheckStep, inputs: Mapping[str, Any], shape: Shape) -> None:
         for name, array in inputs.items():
@@ -139,16 +144,28 @@ class Checker:
 
     def _segments(self, inputs: Values, shape: Shape, found: _Comparison) -> None:
         """Run table and model call by call; what each call writes must agree."""
-        calls = self._eager.calls(inputs, self._caches)
+        calls = self._paired_calls(inputs)
         for number, segment in enumerate(self._interpreter.segments(self._memory, shape)):
             if segment.kind not in KINDS.values():
                 continue
-            call, values = _matching(calls, segment)
-            for name in call.outs:
+            given, call, values = _matching(calls, segment)
+            found.at = (number, segment.name)
+            same = [name for name, ours in zip(call.outs, given, strict=False) if name == ours]
+            for name in same:
                 if name in self._content.values:
-                    found.at = (number, segment.name)
                     found.close(name, self._value(name), values[name])
             found.compared += 1
+            found.unmatched += len(call.outs) - len(same)
+
+    def _paired_calls(self, inputs: Values) -> Iterator[Ran]:
+        """The model's calls as they run, each with the names that its values have in the build.
+
+        Kernels of custom ops are traced otherwise than the model's: pieces of both then have the
+        same place, while some of their values have other names, or no counterpart.
+        """
+        calls = self._eager.calls(inputs, self._caches)
+        for given, (call, values) in zip(self._content.calls, calls, strict=True):
+            yield given, call, values
 
     def _value(self, name: str) -> torch.Tensor:
         """A value of the step program where the table keeps it."""
@@ -170,14 +187,12 @@ class Checker:
             found.equal(name, self._read(name)[:rows], inputs[name][:rows])
 
 
-def _matching(
-    calls: Iterator[tuple[Call, dict[str, torch.Tensor]]], segment: Segment
-) -> tuple[Call, dict[str, torch.Tensor]]:
+def _matching(calls: Iterator[Ran], segment: Segment) -> Ran:
     """Run the model up to the call of a segment; a piece without work has no segment."""
-    for call, values in calls:
+    for given, call, values in calls:
         same_op = call.kind == "piece" or call.target.partition(".")[0] == segment.name
         if KINDS[call.kind] is segment.kind and same_op:
-            return call, values
+            return given, call, values
     raise VccError(f"the table has a segment {segment.name} that the model has no call for")
 
 
@@ -187,13 +202,15 @@ class _Comparison:
     def __init__(self, step: str, graph: str) -> None:
         self._step, self._graph = step, graph
         self.at: tuple[int, str] = (0, "")
-        self.compared, self.worst = 0, 0.0
+        self.compared, self.unmatched, self.worst = 0, 0, 0.0
 
     def close(self, name: str, got: torch.Tensor, want: torch.Tensor) -> None:
         """Any value: within a share of its largest element. NaN where the model has none differs.
 
         KV caches have slots that were never written, in both.
         """
+        if got.shape != want.shape:
+            self._differ(name, inf, 0.0)
         known = ~want.isnan()
         error = torch.where(known, (got - want).abs(), 0.0) if got.is_floating_point() else None
         if error is None:

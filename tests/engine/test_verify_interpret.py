@@ -23,7 +23,7 @@ from vcc.cache.store import Store
 from vcc.engine import verify_interpret
 from vcc.engine.config.environment import interpreter_environment
 from vcc.engine.config.target import Target
-from vcc.engine.events import NullEvents
+from vcc.engine.events import NotedEvents, NullEvents
 from vcc.engine.graphs.planner.content import GpuContent, read, write
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.encode import encode
@@ -214,6 +214,28 @@ def test_a_stored_artifact_must_be_what_a_build_gives(tmp_path: Path, monkeypatc
     with pytest.raises(OutOfStep, match="is not what a build gives") as caught:
         verify_interpret._rebuilt(settled, store, NullEvents())
     assert "table/step" in caught.value.why
+
+
+def test_an_artifact_of_another_request_is_no_build_of_this_one(tmp_path: Path) -> None:
+    """Nobody states the ops or, on a machine with that GPU, the target: anything answers."""
+    custom = {"config": '{"custom_ops": ["+rms_norm"]}'}
+    store = Store.open(tmp_path / "store")
+    _, blobs = table_and_blobs()
+    pairs, open_fields = request_pairs(request(tmp_path / "model", "qwen3", **custom))
+    publish(store, blobs, request=tuple(sorted(pairs.items())), open_fields=open_fields)
+    plain = request(tmp_path / "model", "qwen3")
+    assert store.find(*look_up(plain))
+    assert verify_interpret._rebuilt(plain, store, NullEvents()) is None
+
+
+def test_kernels_of_custom_ops_compute_what_the_model_does(tmp_path: Path) -> None:
+    """Their trace names values otherwise than the model's: those are counted, not compared."""
+    settled = request(tmp_path / "model", "llama", layers=1, config='{"custom_ops": ["all"]}')
+    heard = NotedEvents(NullEvents())
+    found = interpret(settled, Store.open(tmp_path / "store"), (), heard)
+    assert {step.segments for step in found.outcome.steps} == {4}
+    assert {step.unmatched for step in found.outcome.steps} == {2}
+    assert any("2 values of a step are not compared" in note for note in heard.notes)
 
 
 def test_only_gpu_code_of_decoders_can_be_interpreted(tmp_path: Path) -> None:

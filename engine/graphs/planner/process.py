@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -126,6 +127,7 @@ def _work(
     from vcc.engine.native import die_with_parent
 
     use_build_folder(folder / "caches")
+    tempfile.tempdir = str(folder)  # torch and Triton leave files that nobody removes
     from vcc.engine.torch_shim.process import end, leave_parent_alone
 
     leave_parent_alone(folder / LOG)

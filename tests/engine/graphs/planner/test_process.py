@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ CONTENT = GpuContent(
     counters={"traces": 1},
     toolkit="12.8",
     driver=12000,
+    calls=(("q",), ()),
 )
 
 
@@ -83,6 +85,22 @@ def test_a_result_and_the_events_before_it_arrive(monkeypatch: pytest.MonkeyPatc
         ("note", "a note"),
         ("finished", "compile", 1.5),
     ]
+
+
+def test_what_torch_leaves_among_temporary_files_goes_with_the_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def body(folder: Path, told: Any) -> None:
+        handle, name = tempfile.mkstemp()
+        os.close(handle)
+        told.note(name)
+        write(CONTENT, folder)
+
+    heard = Heard()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run(monkeypatch, body, heard)
+    assert str(heard.said[0][1]).startswith(str(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", [CompileError, ConfigError, DeviceError])
