@@ -36,7 +36,7 @@ def check_goldens(
         which: "off", "one" or "all".
 
     Returns:
-        How many were checked, and by piece why others have none.
+        How many were checked.
 
     Raises:
         IntegrityError: a piece's result is outside its golden's bound; it is named.
@@ -45,25 +45,17 @@ def check_goldens(
     count = {"off": 0, "one": 1}.get(which, len(cheapest))
     for piece, _ in cheapest[:count]:
         check_golden(handle, piece, Golden.decode(loaded.read(GOLDEN + piece)))
-    return min(count, len(cheapest)), {} if which == "off" else _lacking(loaded)
-
-
-def _said(loaded: Loaded) -> Mapping[str, Any]:
-    found = loaded.manifest.info.get("goldens")
-    return found if isinstance(found, dict) else {}
+    return min(count, len(cheapest))
 
 
 def _costs(loaded: Loaded) -> dict[str, int]:
     """Bytes to draw for each golden; those of the blob where the manifest does not say."""
-    said = _said(loaded)
+    found = loaded.manifest.info.get("goldens")
+    said = found if isinstance(found, dict) else {}
     blobs = loaded.manifest.blobs
     names = [name.removeprefix(GOLDEN) for name in blobs if name.startswith(GOLDEN)]
     costs = {name: said.get(name) for name in names}
     return {n: c if isinstance(c, int) else blobs[GOLDEN + n].size for n, c in costs.items()}
-
-
-def _lacking(loaded: Loaded) -> dict[str, str]:
-    return {piece: why for piece, why in _said(loaded).items() if isinstance(why, str)}
 
 
 def check_golden(handle: PlayerHandle, piece: str, golden: Golden) -> None:

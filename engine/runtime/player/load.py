@@ -49,7 +49,7 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             memory.
         ModelError: the weights do not fit.
     """
-    if _checks_goldens(boot):
+    if boot.golden != "off" and _has_goldens(boot):
         threading.Thread(target=_import_goldens, name="vcc-golden", daemon=True).start()
     with boot.ledger.phase("context"):
         device = open_device()
@@ -77,8 +77,8 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
     return runner
 
 
-def _checks_goldens(boot: Boot) -> bool:
-    return boot.golden != "off" and any(n.startswith("golden/") for n in boot.loaded.manifest.blobs)
+def _has_goldens(boot: Boot) -> bool:
+    return any(name.startswith("golden/") for name in boot.loaded.manifest.blobs)
 
 
 def _import_goldens() -> None:
@@ -89,14 +89,21 @@ def _import_goldens() -> None:
 
 
 def _check_goldens(boot: Boot, handle: PlayerHandle) -> None:
-    if not _checks_goldens(boot):
+    if boot.golden == "off":
         return
-    from vcc.engine.runtime.player.golden import check_goldens
+    checked = 0
+    if _has_goldens(boot):
+        from vcc.engine.runtime.player.golden import check_goldens
 
-    checked, lacking = check_goldens(boot.loaded, handle, boot.golden)
-    if boot.golden == "all" and lacking:
-        why = next(iter(lacking.values()))
-        boot.events.note(f"golden: {checked} checked, {len(lacking)} pieces have none: {why}")
+        checked = check_goldens(boot.loaded, handle, boot.golden)
+    said = boot.loaded.manifest.info.get("goldens")
+    lacking = (
+        [why for why in said.values() if isinstance(why, str)] if isinstance(said, dict) else []
+    )
+    if lacking and (boot.golden == "all" or not checked):
+        boot.events.note(
+            f"golden: {checked} checked, {len(lacking)} pieces have none: {lacking[0]}"
+        )
 
 
 def _placed(
