@@ -25,9 +25,7 @@ UNWRITTEN = 0xFF
 """Every byte of a result before the call: no number in all float types."""
 
 
-def check_goldens(
-    loaded: Loaded, handle: PlayerHandle, which: str
-) -> tuple[int, Mapping[str, str]]:
+def check_goldens(loaded: Loaded, handle: PlayerHandle, which: str) -> int:
     """Check no golden, the cheapest, or all.
 
     Args:
