@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -156,7 +157,7 @@ def _bound(name: str, signature: str) -> Callable[..., Any]:
 
 def _value(results: list[Any]) -> Any:
     found = [result.value for result in results]
-    plain = [value.decode() if isinstance(value, bytes) else value for value in found]
+    plain = [os.fsdecode(value) if isinstance(value, bytes) else value for value in found]
     return tuple(plain) if len(plain) > 1 else plain[0] if plain else None
 
 
@@ -181,7 +182,18 @@ def _address(value: Any) -> Any:
         return ctypes.c_void_p(held.ctypes.data)
 
 
-_CONVERT: Mapping[str, Callable[[Any], Any]] = {"str": str.encode, "buffer": _address}
+def _int32(value: int) -> int:
+    """ctypes would pass the low bits of a larger number: device 2**32 would be device 0."""
+    if not -(1 << 31) <= value < 1 << 31:
+        raise UsageError(f"{value} is out of range", "it does not fit 32 bits")
+    return value
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "str": os.fsencode,
+    "i32": _int32,
+    "buffer": _address,
+}
 
 
 def _open(path: Path) -> ctypes.CDLL:

@@ -135,8 +135,16 @@ def test_numbers_go_in_and_come_out(numbers: native.Functions) -> None:
     assert numbers.numbers(4_000_000_000, -1, 2**40, -(2**40), 1.5) == (3_999_999_999, 3.0)
 
 
+@pytest.mark.parametrize("value", [2**32, -(2**31) - 1, 10**30])
+def test_a_number_of_more_bits_is_not_cut(numbers: native.Functions, value: int) -> None:
+    with pytest.raises(UsageError, match="does not fit 32 bits"):
+        numbers.numbers(1, value, 1, 1, 1.0)
+
+
 def test_texts_and_buffers(numbers: native.Functions) -> None:
     assert numbers.joined("é", b"x", None, 0) == "éxnone"
+    name = os.fsdecode(b"/not/utf-8/\xff")
+    assert numbers.joined(name, b"", None, 0) == f"{name}none"
     assert numbers.joined("", b"", bytearray(b"\x01\x02"), 2) == "12"
     assert numbers.joined("", b"", b"\x03\x04", 2) == "34", "a read-only buffer"
     assert numbers.joined("", b"", memoryview(b"\x05\x06")[1:], 1) == "6"
