@@ -7,6 +7,7 @@ with Rich on a terminal; elsewhere lines say what happens, and a heartbeat that 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 HEARTBEAT_SECONDS = 10.0
 
 _OVER = ("done", "reused", "failed")
+
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 def out(text: str, *, end: str = "\n") -> None:
@@ -52,8 +55,9 @@ def err(text: str) -> None:
 
 
 def out_json(value: Mapping[str, object]) -> None:
-    """Print one JSON object to standard output."""
-    out(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON object to standard output; bytes of names that are no UTF-8 are escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    out(_HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def ask(prompt: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import re
@@ -20,6 +21,7 @@ from vcc.cli.console import (
     events,
     heartbeat,
     out,
+    out_json,
     short,
     size_text,
 )
@@ -127,6 +129,15 @@ def test_what_a_terminal_cannot_show_becomes_an_escape(monkeypatch):
     err("é")
     stream.seek(0)
     assert stream.read() == "\\xe9 \\u2192 x\n\\xe9\n"
+
+
+def test_json_of_a_file_name_that_is_no_utf_8_is_valid(monkeypatch):
+    raw = io.BytesIO()
+    # As Python opens it in the C locale.
+    stream = io.TextIOWrapper(raw, "utf-8", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stream)
+    out_json({"file": os.fsdecode(b"\xff"), "text": "é"})
+    assert json.loads(raw.getvalue().decode()) == {"file": "\udcff", "text": "é"}
 
 
 def test_all_listeners_keep_the_protocol():
