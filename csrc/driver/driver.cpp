@@ -1,6 +1,8 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -16,6 +18,7 @@ namespace {
 
 std::mutex loading;
 std::atomic<const Driver*> loaded{nullptr};  // never freed: handles of others may outlive us
+pid_t loader = 0;                            // guarded by `loading`
 
 const CUresult kSticky[] = {
     CUDA_ERROR_DEINITIALIZED,
@@ -97,11 +100,18 @@ const Driver& load_driver(const std::string& path) {
   const Driver* have = loaded.load();
   if (have == nullptr) {
     have = open_driver(path).release();
+    loader = getpid();
     loaded.store(have);
   }
   if (have->path != path) {
     throw Error(Code::kUsage, "cannot use the CUDA driver library " + path,
                 "this process uses " + have->path + " already");
+  }
+  if (loader != getpid()) {
+    throw Error(Code::kDevice, "cannot use the CUDA device in this process",
+                "process " + std::to_string(loader) + " used it, and was forked afterwards: CUDA " +
+                    "does not work in the child",
+                "start the child by spawn, or use the device in the child alone");
   }
   return *have;
 }

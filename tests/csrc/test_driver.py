@@ -136,6 +136,19 @@ def test_a_forked_child_is_refused(fake: Fake, device: int) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+def test_a_child_of_a_process_that_used_the_driver_cannot_open_a_device(
+    fake: Fake, device: int
+) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            DEVICE.vcc_device_open(fake.path, 0)
+        except DeviceError as error:
+            os._exit(7 if "forked" in error.why else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
 SAME = """
 #include <cuda.h>
 #include "driver/driver.h"
