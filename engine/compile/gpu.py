@@ -37,7 +37,7 @@ def device_profile(settled: Settled) -> DeviceProfile:
         raise ConfigError(
             f"{settled.request.source.name} cannot be compiled for {settled.request.target} yet",
             "this version compiles decoders for GPUs",
-            "compile it for the CPU: --target cpu",
+            "compile it for the CPU (--target cpu), or record it on a GPU: --compile none",
         )
     return profile_for(settled.request.target, settled.request.profile)
 

@@ -171,7 +171,7 @@ def compile_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str
 
 def interpreter_environment(scratch: Path) -> dict[str, str]:
     """The environment of a child process that runs Triton kernels on the CPU."""
-    return compile_environment(scratch) | {"TRITON_INTERPRET": "1"}
+    return compile_environment(scratch) | {"TRITON_INTERPRET": "1", "TMPDIR": str(scratch)}
 
 
 def use_build_folder(scratch: Path, cpu_level: str = "x86-64-v3") -> None:
