@@ -42,13 +42,14 @@ size_t whole(const char* path) {
   return file >> value ? value : SIZE_MAX;  // "max" is no number
 }
 
+// What the control group may still take. Cached files can be dropped, so what counts is what
+// cannot: anonymous and shared memory. Where the kernel does not say, the group is left out.
 size_t group_left() {
   const size_t limit = whole("/sys/fs/cgroup/memory.max");
-  const size_t used = whole("/sys/fs/cgroup/memory.current");
-  const size_t cache = number_in("/sys/fs/cgroup/memory.stat", "file");
-  if (limit == SIZE_MAX || used == SIZE_MAX) return SIZE_MAX;
-  const size_t held = used - std::min(used, cache == SIZE_MAX ? 0 : cache);
-  return limit - std::min(limit, held);
+  const size_t anonymous = number_in("/sys/fs/cgroup/memory.stat", "anon");
+  const size_t shared = number_in("/sys/fs/cgroup/memory.stat", "shmem");
+  if (limit == SIZE_MAX || anonymous == SIZE_MAX || shared == SIZE_MAX) return SIZE_MAX;
+  return limit - std::min(limit, anonymous + shared);
 }
 
 }  // namespace

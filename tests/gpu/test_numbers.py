@@ -191,8 +191,8 @@ def test_sampled_tokens_are_those_of_the_reference_sampler(
             ]
             near += tokens[step] in chosen
             exact += tokens[step] == chosen[0]
-    assert exact >= 0.9 * sum(map(len, found))
-    assert near >= 0.95 * sum(map(len, found))
+    assert exact >= 0.8 * sum(map(len, found))
+    assert near >= 0.9 * sum(map(len, found))
 
 
 def _sampled(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -39,11 +38,12 @@ TIMES_FASTER = {"whole": 20, "regional": 20, "eager": 3}
 RSS_LIMIT, RING = 300e6, 32 << 20
 
 WATCHED = """
-import json, sys
+import json, resource, sys
 from vcc.cli.main import run
 code = run(sys.argv[1:])
 heavy = [m for m in ("torch", "triton", "transformers", "sympy") if m in sys.modules]
-print(json.dumps(heavy), file=sys.stderr)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"heavy": heavy, "peak_rss": peak}), file=sys.stderr)
 sys.exit(code)
 """
 
@@ -73,13 +73,7 @@ def watched(words: list[str]) -> dict:
     if child.returncode:
         sys.exit(f"exit {child.returncode}\n{out[-2000:]}\n{err[-3000:]}")
     report = json.loads(out)
-    heavy = json.loads(err.strip().splitlines()[-1])
-    return {**report, "wall": wall, "heavy": heavy, "peak_rss": peak_of_children()}
-
-
-def peak_of_children() -> int:
-    """Largest resident size of any child so far; only `vcc run` is started before the peers."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return {**report, "wall": wall, **json.loads(err.strip().splitlines()[-1])}
 
 
 def budget(reports: list[dict]) -> dict[str, float]:
