@@ -23,6 +23,7 @@ from common import (
     Row,
     asked,
     built,
+    ends_of,
     median,
     model,
     models_folder,
@@ -94,10 +95,10 @@ def peers(size: str, ways: list[str]) -> dict[str, dict]:
         if way != "eager":
             cold = python(*words, check=False, **cache)
             if cold.code:
-                found[way] = {"error": cold.stderr[-600:]}
+                found[way] = {"error": ends_of(cold.stderr)}
                 continue
         done = python(*words, check=False, **cache)
-        found[way] = {"error": done.stderr[-600:]} if done.code else done.json()
+        found[way] = {"error": ends_of(done.stderr)} if done.code else done.json()
     return found
 
 

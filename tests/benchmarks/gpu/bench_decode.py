@@ -15,7 +15,7 @@ import json
 import sys
 from typing import Any
 
-from common import Row, built, model, models_folder, publish, python, store, tuned
+from common import Row, built, ends_of, model, models_folder, publish, python, store, tuned
 from make_model import config_of
 
 SHARE = 0.70
@@ -44,7 +44,7 @@ def peers(size: str, options: argparse.Namespace) -> dict[str, Any]:
         words += ["--decode", *options.decode, "--prefill", *options.prefill]
         words += ["--bandwidth"] if index == 0 else []
         done = python(*words, check=False, **cache)
-        found[way] = {"error": done.stderr[-800:]} if done.code else done.json()
+        found[way] = {"error": ends_of(done.stderr)} if done.code else done.json()
     return found
 
 

@@ -159,7 +159,13 @@ def tuned(size: str) -> dict[str, object]:
     """Record and choose the products of a compiled model; a failure is told, not raised."""
     done = vcc("tune", model(size), "--json", check=False, **store())
     told = {"seconds": round(done.seconds, 2)}
-    return told if done.code == 0 else told | {"error": done.stderr.strip()[-600:]}
+    return told if done.code == 0 else told | {"error": ends_of(done.stderr)}
+
+
+def ends_of(text: str, each: int = 1500) -> str:
+    """Beginning and end of what a process printed: where it failed, and its last words."""
+    text = text.strip()
+    return text if len(text) <= 2 * each else f"{text[:each]}\n...\n{text[-each:]}"
 
 
 def median(values: Sequence[float], digits: int = 4) -> float:
