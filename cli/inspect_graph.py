@@ -35,12 +35,15 @@ def inspect_graph(
     nodes: Annotated[bool, typer.Option("--nodes", help="list every node")] = False,
     dot: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--dot", metavar="FILE", help="write the step as Graphviz text to FILE"),
+        typer.Option(
+            "--dot", metavar="FILE", help="write the step as Graphviz text to FILE (- prints)"
+        ),
     ] = None,
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
     """Show the node table of a GPU artifact at given sizes."""
+    from vcc.cache.errors import UsageError
     from vcc.cache.store import Store
     from vcc.engine.graphs.stored_tables import read_tables
 
@@ -48,10 +51,15 @@ def inspect_graph(
     entry = find_entry(store, name, loader=PLAYER)
     tables = read_tables(store.load(entry))
     found = summaries(tables, tokens, seqs)
+    if dot == Path("-") and json:
+        raise UsageError("--dot - and --json both print", "", "give --dot a file")
     if dot is not None:
         from vcc.engine.graphs.dot import dot as graphviz
 
         texts = [graphviz(tables[label], one.sizes) for label, one in found.items()]
+        if dot == Path("-"):
+            out("\n".join(texts))
+            return
         _write(dot, "\n".join(texts).encode())
     if json:
         out_json({"artifact": entry.artifact, "tables": {k: asdict(v) for k, v in found.items()}})

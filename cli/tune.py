@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -62,7 +62,8 @@ def tune_command(
     shown = events(quiet=json)
     try:
         gemms = GemmStore(store.root)
-        found = [tune(gemms, store.load(entry), wish, shown) for entry in _entries(store, names)]
+        entries = _entries(store, names, shown.note)
+        found = [tune(gemms, store.load(entry), wish, shown) for entry in entries]
     finally:
         shown.close()
     if json:
@@ -71,12 +72,21 @@ def tune_command(
         out("\n\n".join(_text(one) for one in found))
 
 
-def _entries(store: Store, names: Sequence[str] | None) -> list[Entry]:
-    from vcc.cache.errors import MissingArtifact
+def _entries(store: Store, names: Sequence[str] | None, note: Callable[[str], None]) -> list[Entry]:
+    """The artifacts to tune for; those of other devices are refused when named, else left out."""
+    from vcc.cache.errors import DeviceError, MissingArtifact
+    from vcc.engine.runtime.host import why_not
 
-    if names:
-        return [find_entry(store, name, loader=PLAYER) for name in names]
-    entries = [one for one in store.entries() if dict(one.host_rules).get("loader") == PLAYER]
+    named = [find_entry(store, name, loader=PLAYER) for name in names or ()]
+    stored = (one for one in store.entries() if dict(one.host_rules).get("loader") == PLAYER)
+    found = {one: why_not(dict(one.host_rules)) for one in named or stored}
+    for entry, why in found.items():
+        if why and names:
+            hint = "build it for this device: vcc compile MODEL"
+            raise DeviceError(f"{entry.title} cannot be tuned here", why, hint)
+        if why:
+            note(f"left out: {entry.title}: {why}")
+    entries = [entry for entry, why in found.items() if not why]
     if not entries:
         raise MissingArtifact(
             "there is no GPU artifact to tune for",

@@ -49,6 +49,14 @@ def verify_command(
             "one runs a step on the CPU, the other the stored code where it belongs",
             "give one of them",
         )
+    if tokens is not None and not interpret:
+        from vcc.cache.errors import UsageError
+
+        raise UsageError(
+            "--tokens says which steps --interpret runs",
+            "a stored artifact is checked without running a step",
+            "add --interpret, or leave --tokens out",
+        )
     if interpret:
         _interpret(asked, tokens, cache_dir, as_json=json)
     else:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact
@@ -120,7 +120,7 @@ class GemmStore:
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPU models that anything is stored for."""
         shelves = (Shelf(self.root, (GEMM, name)) for name in self._shelf_names())
-        found = (read_index(index) for shelf in shelves for index in shelf.indexes())
+        found = (_readable(index) for shelf in shelves for index in shelf.indexes())
         return tuple(dict.fromkeys(index.gpu for index in found if index is not None))
 
     def publish_products(
@@ -166,16 +166,8 @@ class GemmStore:
         return sorted(found, key=lambda index: (index.cublaslt, index.created), reverse=True)
 
     def _indexes(self, gpu: Gpu, kind: type[Index]) -> list[Index]:
-        found: list[Index] = []
-        for raw in self._shelf(gpu).indexes():
-            try:
-                index = read_index(raw)
-            except IntegrityError as error:
-                _log.warning("%s", error)
-                continue
-            if isinstance(index, kind) and index.gpu == gpu:
-                found.append(index)
-        return found
+        indexes = map(_readable, self._shelf(gpu).indexes())
+        return [index for index in indexes if isinstance(index, kind) and index.gpu == gpu]
 
     def _read(self, gpu: Gpu, index: Products, wanted: Sequence[Stored]) -> list[GemmEntry]:
         """The entries of one recording; none of it when a blob is gone or damaged."""
@@ -197,6 +189,15 @@ class GemmStore:
             )
             for one in wanted
         ]
+
+
+def _readable(raw: Mapping[str, Any]) -> Products | Choices | None:
+    """An index; None, and a warning, when it is damaged."""
+    try:
+        return read_index(raw)
+    except IntegrityError as error:
+        _log.warning("%s", error)
+        return None
 
 
 def choices(store: GemmStore, artifact: Loaded) -> tuple[GemmChoice, ...]:

@@ -63,6 +63,8 @@ def test_dot_is_a_graph_with_a_frame_a_segment(vcc, stored, tmp_path):
     assert 'label="op vcc::paged_attention"' in text
     assert text.count(" -> ") == 5
     assert text.count("{") == text.count("}")
+    assert vcc("inspect", "graph", "demo", "--dot", "-").out == text + "\n"
+    assert vcc("inspect", "graph", "demo", "--dot", "-", "--json").code == Exit.USAGE
     refused = vcc("inspect", "graph", "demo", "--dot", str(tmp_path / "no" / "file"))
     assert refused.code == Exit.STORAGE
 

@@ -141,6 +141,21 @@ def test_an_empty_store_is_a_miss(tmp_path: Path) -> None:
     assert "no GPU artifact" in done.stderr
 
 
+def test_artifacts_of_another_device_are_left_out_and_refused_when_named(store: Store) -> None:
+    manifest = Manifest(
+        request=(("model.digest", "y"),),
+        code_key=(("a", "c"),),
+        host_rules={"loader": "Player", "arch": "sm_80"},
+        title="other",
+    )
+    entry = store.publish(manifest, {"table/step": encode(step_table())})
+    assert tuned(store, "--rows", "1", "--no-measure")["title"] == "tiny"
+    done = tune(store, entry.artifact)
+    assert done.returncode == 3
+    assert "other cannot be tuned here" in done.stderr
+    assert "it is for sm_80" in done.stderr
+
+
 def test_rows_are_numbers(store: Store) -> None:
     done = tune(store, "--rows", "1,x")
     assert done.returncode == 2

@@ -159,6 +159,7 @@ def test_another_loaders_artifact_has_its_bytes_checked(vcc, engine):
         (("verify", "ffffffff"), Exit.NEGATIVE, "no artifact ffffffff"),
         (("verify", "demo", "--interpret"), Exit.USAGE, "--interpret is for GPU code"),
         (("verify", "demo", "--interpret", "--run"), Exit.USAGE, "do not go together"),
+        (("verify", "demo", "--tokens", "5"), Exit.USAGE, "which steps --interpret runs"),
         (("verify", "demo", "--interpret", "--target", "sm_70"), Exit.USAGE, "sm_70"),
         (
             ("verify", "demo", "--interpret", "--target", "sm_90", "--tokens", "x"),

@@ -9,6 +9,7 @@ import pytest
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError
+from vcc.cache.shelf import Shelf
 from vcc.engine.tune.index import Measured, SelfTest, read_index
 from vcc.engine.tune.shapes import GemmShape, Gpu
 from vcc.engine.tune.store import GemmEntry, GemmStore
@@ -47,6 +48,14 @@ def test_products_come_back_with_their_code(store: GemmStore) -> None:
 def test_only_wanted_products_are_read(store: GemmStore) -> None:
     store.publish_products(H200, 130100, [entry(ONE), entry(OTHER)], PASSED)
     assert [one.shape for one in store.entries(H200, [OTHER])] == [OTHER]
+
+
+def test_an_index_that_breaks_the_grammar_hides_no_other(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE)], PASSED)
+    shelf = Shelf(store.root, ("gemm", H200.key.digest.hex))
+    shelf.publish({"kind": "products", "format": 1, "self_test": None}, {})
+    assert store.gpus() == (H200,)
+    assert store.known(H200) == {ONE}
 
 
 def test_models_of_gpus_are_apart(store: GemmStore) -> None:
