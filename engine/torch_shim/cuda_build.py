@@ -32,7 +32,20 @@ def install(profile: DeviceProfile, scratch: Path) -> None:
     install_guard(scratch)
     answer_torch(profile)
     answer_triton(profile)
+    forget_answers()
     keep_patterns_off_the_device()
+
+
+def forget_answers() -> None:
+    """Let torch ask about Triton again: an earlier build for the CPU here heard that it has no GPU.
+
+    `torch.utils._triton` keeps its answers for the life of the process, forks included.
+    """
+    from torch.utils import _triton
+
+    for answer in vars(_triton).values():
+        if clear := getattr(answer, "cache_clear", None):
+            clear()
 
 
 class _NoContext:

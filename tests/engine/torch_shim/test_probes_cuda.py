@@ -42,6 +42,14 @@ def test_cuda_build_install() -> None:
     assert in_a_gpu_build(body) == ["cuda", [4, 2], True]
 
 
+def test_cuda_build_forget_answers() -> None:
+    """What a build for the CPU heard about Triton here is not what one for a GPU hears."""
+    from torch.utils._triton import has_triton
+
+    has_triton()
+    assert in_a_gpu_build(lambda: bool(has_triton()))
+
+
 def test_cuda_build_leaves_this_process_alone() -> None:
     in_a_gpu_build(lambda: None)
     assert torch.cuda.get_device_properties.__module__ == "torch.cuda"
