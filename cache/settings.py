@@ -1,11 +1,70 @@
-"""Where the store lies. The one reader of the environment in `cache/`."""
+"""Where the store lies and whom it trusts. The one reader of the environment in `cache/`."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from vcc.cache.errors import ConfigError
+
 VARIABLE = "VCC_CACHE_DIR"
+POLICIES = ("own", "signed", "prod")
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The variables that the store knows.
+
+    Args:
+        root: VCC_CACHE_DIR, the local store; None for the user's cache folder.
+        lower: VCC_LOWER_DIRS, read-only stores below it, first one first, parted by colons.
+        remote: VCC_REMOTE, the URL that a miss is asked of; empty for none.
+        policy: VCC_POLICY, whose artifacts are loaded: one of `POLICIES`, or empty for the
+            default of the place.
+        trust_dir: VCC_TRUST_DIR, the folder of trusted keys; None for the user's config folder.
+        strict: VCC_STRICT, storage trouble is an error and not a warning.
+        offline: VCC_OFFLINE, the remote is never asked.
+        max_size: VCC_MAX_SIZE, bytes that the local store is kept under; 0 for no limit.
+    """
+
+    root: Path | None
+    lower: tuple[Path, ...]
+    remote: str
+    policy: str
+    trust_dir: Path | None
+    strict: bool
+    offline: bool
+    max_size: int
+
+
+def read_settings(variables: Mapping[str, str] | None = None) -> Settings:
+    """Read the environment once.
+
+    Args:
+        variables: used instead of the process environment (tests).
+
+    Raises:
+        ConfigError: a value that cannot be read, with the variable's name.
+    """
+    env = os.environ if variables is None else variables
+    policy = env.get("VCC_POLICY", "")
+    if policy not in ("", *POLICIES):
+        raise ConfigError(f"VCC_POLICY={policy} is not a policy", f"known: {', '.join(POLICIES)}")
+    return Settings(
+        root=_path(env.get(VARIABLE, "")),
+        lower=tuple(_absolute(part) for part in env.get("VCC_LOWER_DIRS", "").split(":") if part),
+        remote=env.get("VCC_REMOTE", ""),
+        policy=policy,
+        trust_dir=_path(env.get("VCC_TRUST_DIR", "")),
+        strict=_switch(env, "VCC_STRICT"),
+        offline=_switch(env, "VCC_OFFLINE"),
+        max_size=parse_size(env.get("VCC_MAX_SIZE", "0"), "VCC_MAX_SIZE"),
+    )
 
 
 def cache_root(override: Path | None = None) -> Path:
@@ -17,7 +76,39 @@ def cache_root(override: Path | None = None) -> Path:
         return Path(os.path.abspath(override))
     named = os.environ.get(VARIABLE, "")
     if named:
-        return Path(os.path.abspath(os.path.expanduser(named)))
+        return _absolute(named)
     import platformdirs  # not needed where the place is named
 
     return Path(platformdirs.user_cache_dir("vcc", appauthor=False))
+
+
+def parse_size(text: str, what: str) -> int:
+    """Bytes of a size such as `0`, `512`, `20GB` (powers of 1000) or `20GiB` (of 1024).
+
+    Raises:
+        ConfigError: it is none; `what` names the option or variable.
+    """
+    digits = text.strip().upper().removesuffix("B")
+    number = digits.rstrip("KMGTI")
+    try:
+        size = float(number) * _UNITS[digits[len(number) :].strip()]
+        if not 0 <= size < 1 << 63:
+            raise ValueError(number)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{what}={text} is not a size", "", "such as 20GB or 512MiB") from error
+    return int(size)
+
+
+def _path(text: str) -> Path | None:
+    return _absolute(text) if text else None
+
+
+def _absolute(text: str) -> Path:
+    return Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def _switch(env: Mapping[str, str], name: str) -> bool:
+    value = env.get(name, "").lower()
+    if value not in (*_TRUE, *_FALSE):
+        raise ConfigError(f"{name}={value} is neither on nor off", "", f"{name}=1 or {name}=0")
+    return value in _TRUE

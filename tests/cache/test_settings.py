@@ -7,7 +7,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from vcc.cache.settings import VARIABLE, cache_root
+from vcc.cache.errors import ConfigError
+from vcc.cache.settings import VARIABLE, Settings, cache_root, parse_size, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +34,59 @@ def test_relative_places_and_the_home_sign_become_absolute(monkeypatch, tmp_path
     assert cache_root(Path("a/../b")) == tmp_path / "b"
     monkeypatch.setenv(VARIABLE, "~/c")
     assert cache_root() == tmp_path / "c"
+
+
+def test_every_variable_has_a_field_and_a_default() -> None:
+    empty = read_settings({})
+    assert empty == Settings(None, (), "", "", None, False, False, 0)
+    full = read_settings(
+        {
+            "VCC_CACHE_DIR": "/a",
+            "VCC_LOWER_DIRS": "/b::/c",
+            "VCC_REMOTE": "s3://bucket/team",
+            "VCC_POLICY": "prod",
+            "VCC_TRUST_DIR": "/keys",
+            "VCC_STRICT": "yes",
+            "VCC_OFFLINE": "1",
+            "VCC_MAX_SIZE": "20GB",
+        }
+    )
+    assert full == Settings(
+        Path("/a"),
+        (Path("/b"), Path("/c")),
+        "s3://bucket/team",
+        "prod",
+        Path("/keys"),
+        True,
+        True,
+        20 * 10**9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("512", 512),
+        ("1.5kB", 1500),
+        ("20 GiB", 20 << 30),
+        ("3MiB", 3 << 20),
+        ("2T", 2e12),
+    ],
+)
+def test_sizes_are_read_in_both_units(text: str, size: int) -> None:
+    assert parse_size(text, "--max-size") == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1XB", "inf", "nan", "1e30", "1 2"])
+def test_a_size_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--max-size"):
+        parse_size(text, "--max-size")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("VCC_POLICY", "none"), ("VCC_STRICT", "maybe"), ("VCC_OFFLINE", "2")]
+)
+def test_a_variable_that_cannot_be_read_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        read_settings({name: value})
