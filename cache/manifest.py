@@ -18,7 +18,7 @@ from vcc.cache.digest import Digest, is_digest, xxh3
 from vcc.cache.errors import MissingArtifact
 from vcc.cache.key import Key, Pairs
 
-FORMAT_VERSION = "1.0"
+FORMAT_VERSION = "1.1"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*\Z")
 _VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\Z")
@@ -72,6 +72,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         builder: versions of what built it.
         title: what it is, for people; part of no key.
         info: free JSON: ranges, reasons, bindings, ledger.
+        build_ms: milliseconds that the build took, 0 where nobody knows; part of no key.
         critical: top-level fields that a reader must know to use the artifact.
         extra: fields of a later minor version, kept as they are.
     """
@@ -87,6 +88,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     title: str = ""
     info: dict[str, Any] = {}
     critical: tuple[str, ...] = ()
+    build_ms: int = 0
     format_version: str = FORMAT_VERSION
     extra: dict[str, Any] = {}
 
@@ -120,8 +122,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         except msgspec.ValidationError as error:
             raise FormatError("the manifest has a wrong field", str(error)) from error
         check(manifest)
-        if known.keys() != set(_FIELDS):
-            raise FormatError("the manifest lacks a field", min(set(_FIELDS) - known.keys()))
+        lacking = set(_FIELDS) - known.keys() - _LATER
+        if lacking:
+            raise FormatError("the manifest lacks a field", min(lacking))
         return manifest
 
     def with_blobs(self, blobs: Mapping[str, bytes]) -> Manifest:
@@ -142,6 +145,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = tuple(sorted(set(Manifest.__struct_fields__) - {"extra"}))
+_LATER = frozenset({"build_ms"})  # fields since 1.1: an earlier manifest lacks them
 
 
 def kind_of(name: str) -> str:
@@ -177,8 +181,8 @@ def check(manifest: Manifest) -> None:
     labels = {label for label, _ in manifest.request}
     if list(manifest.open_fields) != sorted(set(manifest.open_fields) & labels):
         raise FormatError("the manifest's open_fields are not sorted labels of its request")
-    if not 0 <= manifest.created <= MAX_INT:
-        raise FormatError("the manifest's time of creation is out of bounds")
+    if not (0 <= manifest.created <= MAX_INT and 0 <= manifest.build_ms <= MAX_INT):
+        raise FormatError("the manifest's time of creation or of building is out of bounds")
     if set(manifest.extra) & {*_FIELDS, "extra"}:
         raise FormatError("the manifest names a known field as unknown")
     for name, ref in manifest.blobs.items():

@@ -34,6 +34,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         created: seconds since 1970.
         size: bytes of all blobs.
         title: what it is, for people.
+        build_ms: milliseconds that the build took, 0 where nobody knows.
     """
 
     artifact: str
@@ -43,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     size: int
     title: str
+    build_ms: int = 0
 
     @classmethod
     def of(cls, manifest: Manifest, artifact: Digest) -> Entry:
@@ -55,6 +57,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             created=manifest.created,
             size=manifest.size,
             title=manifest.title,
+            build_ms=manifest.build_ms,
         )
 
     @property
@@ -124,5 +127,6 @@ def _check(entry: Entry, base: str, artifact: str) -> None:
         raise FormatError("the ref lies under another artifact's name", f"it is {entry.artifact}")
     if entry.base.digest.hex != base:
         raise FormatError("the ref lies under another request", f"it answers {entry.base.digest}")
-    if not 0 <= entry.created <= MAX_INT or not 0 <= entry.size <= MAX_INT:
+    numbers = (entry.created, entry.size, entry.build_ms)
+    if not all(0 <= number <= MAX_INT for number in numbers):
         raise FormatError("the ref has a number out of bounds")

@@ -58,6 +58,7 @@ def manifest_of(
         builder=versions(),
         title=title_of(settled),
         info=_info(settled, made, stages),
+        build_ms=round(1000 * sum(stages.values())),
     )
 
 

@@ -73,6 +73,13 @@ def test_an_unknown_major_version_is_a_miss_whatever_else_is_in_it(version):
         Manifest.decode(altered(format_version=version, blobs=17))
 
 
+def test_a_manifest_of_the_first_version_is_read_without_the_later_fields():
+    fields = msgspec.json.decode(GOOD.encode())
+    del fields["build_ms"]
+    data = canonical.encode({**fields, "format_version": "1.0"}, "manifest")
+    assert Manifest.decode(data).build_ms == 0
+
+
 def test_unknown_optional_fields_are_kept():
     data = altered(later={"a": [1]})
     assert Manifest.decode(data).extra == {"later": {"a": [1]}}
@@ -103,6 +110,8 @@ def test_a_missing_field_is_refused(field):
         {"created": "12"},
         {"created": True},
         {"created": 1.0},
+        {"build_ms": -1},
+        {"build_ms": 1.5},
         {"request": {"a": "b"}},
         {"request": [["b", "1"], ["a", "1"]]},
         {"request": [["a", "1"], ["a", "2"]]},

@@ -25,7 +25,7 @@ def with_sum(record: bytes) -> bytes:
 
 
 def altered(**changes: object) -> bytes:
-    fields = {**msgspec.to_builtins(ENTRY), "format_version": "1.0", **changes}
+    fields = {**msgspec.to_builtins(ENTRY), "format_version": "1.1", **changes}
     return with_sum(canonical.encode(fields, "ref"))
 
 
