@@ -7,19 +7,20 @@ artifact is set aside and the next one, or a new build, takes its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from vcc.cache.blob import Damaged
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
-from vcc.cache.store import Store
+from vcc.cache.store import Damage, Store
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.matching import answers, play_of, without_graphs
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up, request_pairs
-from vcc.engine.runtime.host import why_not
+from vcc.engine.runtime.host import NotHere, refusal
 
 COMPILE_MODE = "config.mode"
 """An open field; code made in another mode answers too, but comes second."""
@@ -75,26 +76,50 @@ class Ready(Generic[Boots]):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer of a look-up: entries newest first, or why there are none."""
+    """The answer of a look-up.
+
+    Attributes:
+        entries: those that answer, newest first.
+        why: why there are none; empty when there are.
+        refused: the host rule that the nearest breaks, when that is why.
+        damage: what is wrong with refs of this request; they were set aside.
+    """
 
     entries: tuple[Entry, ...]
     why: str = ""
+    refused: NotHere | None = None
+    damage: tuple[Damage, ...] = ()
 
 
 def find(session: Session) -> Found:
     """Ask the store; imports no torch. A store that cannot be read has nothing, and says so."""
     base, stated = look_up(session.settled)
+    store, damage = _watched(session.store)
     try:
-        found = session.store.find(base, without_graphs(stated))
+        found = store.find(base, without_graphs(stated))
         entries = tuple(entry for entry in found if answers(entry, stated))
-        usable = tuple(entry for entry in entries if not why_not(dict(entry.host_rules)))
+        refused = {entry: refusal(dict(entry.host_rules)) for entry in entries}
+        usable = tuple(entry for entry, why in refused.items() if why is None)
         if usable:
-            return Found(_preferred(usable, session.settled, stated))
-        if entries:
-            return Found((), f"not for this host: {why_not(dict(entries[0].host_rules))}")
-        return Found((), str(session.store.misses(base, stated)))
+            return Found(_preferred(usable, session.settled, stated), damage=tuple(damage))
+        nearest = next(iter(refused.values()), None)
+        if nearest is not None:
+            return Found((), f"not for this host: {nearest.why}", nearest, tuple(damage))
+        why = str(_of_ref(damage[0])) if damage else str(session.store.misses(base, stated))
+        return Found((), why, damage=tuple(damage))
     except StorageError as error:
-        return Found((), str(error))
+        return Found((), str(error), damage=tuple(damage))
+
+
+def _watched(store: Store) -> tuple[Store, list[Damage]]:
+    """The same store, and what it reports from now on."""
+    told: list[Damage] = []
+
+    def tell(damage: Damage) -> None:
+        told.append(damage)
+        store.on_damage(damage)
+
+    return replace(store, on_damage=tell), told
 
 
 def _preferred(
@@ -165,7 +190,7 @@ def open_module_session(session: Session) -> Ready[BootedModule]:
 def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     with session.ledger.phase("resolve"):
         found = find(session)
-    damage: IntegrityError | None = None
+    damage = next((_of_ref(one) for one in found.damage), None)
     why = found.why
     for entry in found.entries:
         try:
@@ -178,8 +203,25 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
             why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
             session.events.note(why)
     if session.require_warm:
-        raise damage or _missing(session, why)
+        raise _refused(session, found, why, damage)
     return _built(session, why, booting)
+
+
+def _of_ref(damage: Damage) -> IntegrityError:
+    return Damaged(f"the ref of artifact {damage.artifact[:12]} is damaged", damage.reason)
+
+
+def _refused(
+    session: Session, found: Found, why: str, damage: IntegrityError | None
+) -> IntegrityError | MissingArtifact:
+    """Damage that left nothing to boot from is damage; what is not there is a miss."""
+    from vcc.engine.next_step import how_to_build  # not on the way of a warm boot
+
+    hint = how_to_build(session.settled, session.store.root, found.refused)
+    if damage is not None:
+        damage.hint = damage.hint or hint
+        return damage
+    return MissingArtifact(f"no artifact for {session.settled.request.source.name}", why, hint)
 
 
 def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) -> Boots:
@@ -199,11 +241,3 @@ def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Re
     if built.trouble:
         session.events.note(f"the artifact was not stored: {built.trouble}")
     return Ready(booting(built.loaded), None if built.entry is None else built.entry.artifact)
-
-
-def _missing(session: Session, why: str) -> MissingArtifact:
-    name = session.settled.request.source.name
-    _, stated = look_up(session.settled)
-    options = " with the options of this run" if stated else ""
-    hint = f"build it{options}: vcc compile {name}"
-    return MissingArtifact(f"no artifact for {name}", why, hint)

@@ -86,7 +86,7 @@ def _on_device(loaded: Loaded) -> Iterator[tuple[str, Check]]:
     from vcc.engine.runtime.player.load import CUBIN, TABLE, check_device
 
     device = open_device()
-    check_device(device, loaded.manifest.host_rules)
+    check_device(device, loaded.manifest)
     tables = [name for name in loaded.manifest.blobs if name.startswith(TABLE)]
     with Arena(device.ordinal) as arena:
         handle = PlayerHandle(arena.handle, loaded.read(tables[0]))

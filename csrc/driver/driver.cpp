@@ -54,15 +54,15 @@ void* open_library(const std::string& path) {
               "another file");
 }
 
-// The function, or an error that names it and the first CUDA version that has it.
-void* find(void* library, const Driver& driver, const char* symbol, int since) {
+// The function, or an error that names it and the first CUDA version that has them all.
+void* find(void* library, const Driver& driver, const char* symbol) {
   void* found = dlsym(library, symbol);
   if (found != nullptr) return found;
   const std::string has =
       driver.version == 0 ? "" : " (this one is of CUDA " + dotted(driver.version) + ")";
   throw Error(Code::kDevice, "cannot use the CUDA driver library " + driver.path,
               std::string("it lacks ") + symbol + has,
-              "install a driver of CUDA " + dotted(std::max(since, 12040)) + " or later");
+              "install a driver of CUDA " + dotted(oldest_driver()) + " or later");
 }
 
 void initialise(const Driver& made) {
@@ -86,7 +86,7 @@ std::unique_ptr<Driver> open_driver(const std::string& path) {
     reinterpret_cast<CUresult (*)(int*)>(version)(&made->version);
   }
 #define VCC_CUDA_FIND(member, symbol, since, arguments) \
-  made->member = reinterpret_cast<decltype(made->member)>(find(library, *made, #symbol, since));
+  made->member = reinterpret_cast<decltype(made->member)>(find(library, *made, #symbol));
   VCC_CUDA_FUNCTIONS(VCC_CUDA_FIND)
 #undef VCC_CUDA_FIND
   initialise(*made);

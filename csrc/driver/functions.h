@@ -153,3 +153,17 @@
   X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, (CUgraphExec executable))                      \
   X(cuGraphUpload, cuGraphUpload, 11010, (CUgraphExec executable, CUstream stream))               \
   X(cuGraphLaunch, cuGraphLaunch, 10000, (CUgraphExec executable, CUstream stream))
+
+namespace vcc {
+
+// The first CUDA version whose driver has every function above; engine/config/target.py says the
+// same to builds (OLDEST_DRIVER), and a test compares the two.
+constexpr int oldest_driver() {
+  int newest = 0;
+#define VCC_CUDA_NEWEST(member, symbol, since, arguments) newest = since > newest ? since : newest;
+  VCC_CUDA_FUNCTIONS(VCC_CUDA_NEWEST)
+#undef VCC_CUDA_NEWEST
+  return newest;
+}
+
+}  // namespace vcc

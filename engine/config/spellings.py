@@ -23,6 +23,12 @@ COMPILE_MODES: Mapping[str, CompileMode] = {
     **{str(int(mode)): mode for mode in CompileMode},
 }
 
+COMPILE_WORDS: Mapping[CompileMode, str] = {
+    mode: next(word for word, named in COMPILE_MODES.items() if named is mode)
+    for mode in CompileMode
+}
+"""The short word of each mode, as a command line spells it."""
+
 GRAPH_MODES: Mapping[str, GraphMode] = {
     **{mode.value: mode for mode in GraphMode},
     "0": GraphMode.NONE,

@@ -21,6 +21,9 @@ GPU_TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 MOST_SMS = 4096
 
+OLDEST_DRIVER = 12040
+"""The first CUDA version whose driver has every function that the player calls (csrc/driver)."""
+
 _EXAMPLES = (
     f"write cpu, cpu:x86-64-v3 or one of {', '.join(GPU_TARGETS)}; "
     "sm_90:114 is a device of 114 streaming multiprocessors"

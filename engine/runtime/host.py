@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vcc.engine.runtime.player.device import Device
 
 LEVELS: Mapping[str, frozenset[str]] = {
     "x86-64-v2": frozenset({"ssse3", "sse4_1", "sse4_2", "popcnt", "cx16"}),
@@ -14,17 +19,48 @@ LEVELS: Mapping[str, frozenset[str]] = {
 """CPU flags, as Linux names them, that each level adds to the one before."""
 
 
-def why_not(rules: Mapping[str, str]) -> str:
-    """Why an artifact with these rules cannot be loaded here; empty when it can.
+@dataclass(frozen=True, slots=True)
+class NotHere:
+    """A host rule that does not hold.
+
+    Attributes:
+        rule: its name.
+        wanted: what the artifact needs.
+        why: the reason, for people.
+        found: what this machine has instead, where a next step depends on it: its GPU's
+            architecture, the CUDA version of its driver.
+    """
+
+    rule: str
+    wanted: str
+    why: str
+    found: str = ""
+
+
+def refusal(rules: Mapping[str, str]) -> NotHere | None:
+    """The first rule of an artifact that does not hold here; None when it can be loaded.
 
     A rule that this version does not know forbids loading.
     """
     for name, wanted in rules.items():
         check = CHECKS.get(name)
-        reason = f"unknown host rule {name}" if check is None else check(wanted)
-        if reason:
-            return reason
-    return ""
+        if check is None:
+            return NotHere(name, wanted, f"unknown host rule {name}")
+        if why := check(wanted):
+            return NotHere(name, wanted, why, FOUND.get(name, str)())
+    return None
+
+
+def why_not(rules: Mapping[str, str]) -> str:
+    """Why an artifact with these rules cannot be loaded here; empty when it can."""
+    refused = refusal(rules)
+    return "" if refused is None else refused.why
+
+
+def best_cpu_level() -> str:
+    """The highest x86-64 level that this CPU has; the lowest of the table where it has none."""
+    here = [level for level in LEVELS if _needed(level) <= cpu_flags()]
+    return here[-1] if here else next(iter(LEVELS))
 
 
 def _machine(wanted: str) -> str:
@@ -68,25 +104,26 @@ def _torch(wanted: str) -> str:
     return "" if short == wanted else f"it was built for torch {wanted}, here is {here}"
 
 
-def _arch(wanted: str) -> str:
-    """Without a device nothing is said here: the boot tells what is wrong with it."""
+def _device() -> Device | None:
     from vcc.engine.runtime.player.device import device_or_none
 
-    device = device_or_none()
+    return device_or_none()
+
+
+def _arch(wanted: str) -> str:
+    """Without a device nothing is said here: the boot tells what is wrong with it."""
+    device = _device()
     if device is None or device.arch == wanted:
         return ""
     return f"it is for {wanted}, {device.name} is {device.arch}"
 
 
 def _driver(wanted: str) -> str:
-    from vcc.engine.runtime.player.device import device_or_none
-
-    device = device_or_none()
+    device = _device()
     if device is None or not wanted.isdigit() or device.driver >= int(wanted):
         return ""
-    return f"it needs a driver of CUDA {version_text(int(wanted))}, this one has " + version_text(
-        device.driver
-    )
+    needed, here = version_text(int(wanted)), version_text(device.driver)
+    return f"it needs a driver of CUDA {needed}, this one has {here}"
 
 
 def version_text(number: int) -> str:
@@ -101,4 +138,9 @@ CHECKS: Mapping[str, Callable[[str], str]] = {
     "torch": _torch,
     "arch": _arch,
     "driver": _driver,
+}
+
+FOUND: Mapping[str, Callable[[], str]] = {
+    "arch": lambda: getattr(_device(), "arch", ""),
+    "driver": lambda: version_text(getattr(_device(), "driver", 0)),
 }

@@ -35,7 +35,7 @@ def load_module_recorded(boot: Boot) -> Forward:
     """
     with boot.ledger.phase("context"):
         device = open_device()
-        check_device(device, boot.loaded.manifest.host_rules)
+        check_device(device, boot.loaded.manifest)
     with boot.ledger.phase("verify"):
         names = [n for n in boot.loaded.manifest.blobs if n.startswith((PREFIX, CUBIN, CONSTANT))]
         blobs = boot.loaded.read_all(names)

@@ -13,6 +13,7 @@ from typing import Any
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import CompileError
+from vcc.engine.config.target import OLDEST_DRIVER
 from vcc.engine.graphs.planner.sources import (
     KernelSource,
     constant,
@@ -226,11 +227,11 @@ FIRST_DRIVERS: Mapping[int, int] = {80: 11000, 86: 11010, 89: 11080, 90: 11080, 
 
 
 def driver_floor(profile: DeviceProfile) -> int:
-    """The oldest driver that loads these cubins, as `cuDriverGetVersion` numbers it.
+    """The oldest driver that plays these cubins, as `cuDriverGetVersion` numbers it.
 
     A cubin runs on every driver of its toolkit's major version ("minor version compatibility" in
     NVIDIA's "CUDA Compatibility") that knows the architecture.
     """
     major = int(toolkit(profile).partition(".")[0]) * 1000
     known = [floor for arch, floor in FIRST_DRIVERS.items() if arch <= profile.arch]
-    return max(major, *known)
+    return max(major, *known, OLDEST_DRIVER)

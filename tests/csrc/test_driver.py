@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from support.fake_cuda import Fake
 from support.fake_cuda.fixtures import DEVICE
 
 from vcc.cache.errors import DeviceError, UsageError
+from vcc.engine.config.target import OLDEST_DRIVER
 
 CSRC = Path(__file__).parents[2] / "csrc"
 OPEN = """
@@ -82,6 +84,14 @@ def test_a_driver_that_lacks_a_function_is_told_by_its_name(fake: Fake, tmp_path
     error = opened(fake, library=str(made))
     assert error["why"] == "it lacks cuGetErrorName (this one is of CUDA 11.8)"
     assert error["hint"] == "install a driver of CUDA 12.4 or later"
+
+
+def test_builds_and_the_player_mean_the_same_oldest_driver() -> None:
+    """A host rule that an older driver met would be refused by the player all the same."""
+    table = (CSRC / "driver" / "functions.h").read_text()
+    since = [int(found) for found in re.findall(r"X\(\w+, \w+, (\d+),", table)]
+    assert len(since) > 60
+    assert max(since) == OLDEST_DRIVER
 
 
 def test_no_device(fake: Fake) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import msgspec
 import pytest
 from support.fake_engine import BLOBS, install, manifest_of
 
+from vcc.cache.blob import Damaged
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.store import Store
 from vcc.engine.config.parse import parse_config, parse_model
@@ -15,6 +17,7 @@ from vcc.engine.config.target import Target
 from vcc.engine.config.types import ParallelConfig
 from vcc.engine.models.source import open_source
 from vcc.engine.request import BuildRequest, settle
+from vcc.engine.runtime.player.device import Device
 from vcc.engine.session import Session, find, open_session
 
 
@@ -45,7 +48,8 @@ def test_a_miss_says_why(session):
     assert "empty" in find(session()).why
     with pytest.raises(MissingArtifact) as error:
         open_session(session(require_warm=True))
-    assert "vcc compile demo" in error.value.hint
+    root = session().store.root
+    assert error.value.hint == f"build it: vcc compile demo --cache-dir {root}"
 
 
 def test_a_build_counts_as_a_miss_and_is_charged_to_compile(session, engine):
@@ -91,6 +95,97 @@ def test_an_artifact_for_another_host_is_passed_over_with_the_reason(session, en
     other.publish(msgspec.structs.replace(manifest, host_rules=rules), BLOBS)
     with pytest.raises(MissingArtifact, match="it is for pdp11"):
         open_session(session(store=other, require_warm=True))
+
+
+@pytest.mark.parametrize("bad", ["ref", "manifest", "blob"])
+def test_damage_is_damage_wherever_it_is(session, engine, bad):
+    """Warm starts tell a store that is losing bytes from one that has nothing yet."""
+    one = session(require_warm=True)
+    entry = one.store.publish(manifest_of(one.settled.request), BLOBS)
+    v1 = one.store.root / "v1"
+    blob = one.store.load(entry).manifest.blobs["piece/0.so"].sha256
+    file = {
+        "ref": v1 / "refs" / entry.base.digest.hex / entry.artifact,
+        "manifest": v1 / "cas/sha256" / entry.artifact[:2] / entry.artifact,
+        "blob": v1 / "cas/sha256" / blob[:2] / blob,
+    }[bad]
+    good = file.read_bytes()
+    file.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    with pytest.raises(Damaged) as error:
+        open_session(one)
+    assert error.value.exit == 7
+    assert error.value.why
+    assert "vcc compile demo" in error.value.hint
+    with pytest.raises(MissingArtifact):  # it was told once and set aside
+        open_session(session(require_warm=True))
+
+
+@pytest.mark.parametrize("gone", ["ref", "manifest", "blob"])
+def test_what_is_gone_is_missing(session, engine, gone):
+    one = session(require_warm=True)
+    entry = one.store.publish(manifest_of(one.settled.request), BLOBS)
+    names = {"ref": entry.artifact, "manifest": entry.artifact}
+    blob = one.store.load(entry).manifest.blobs["piece/0.so"].sha256
+    (file,) = (
+        file
+        for file in (one.store.root / "v1").rglob(names.get(gone, blob))
+        if (file.parents[1].name == "refs") == (gone == "ref")
+    )
+    file.unlink()
+    with pytest.raises(MissingArtifact) as error:
+        open_session(one)
+    assert error.value.exit == 1
+    assert "vcc compile demo" in error.value.hint
+
+
+def test_a_damaged_ref_beside_a_good_one_stops_nothing(session, engine):
+    one = session(require_warm=True)
+    older, newer = (
+        one.store.publish(
+            msgspec.structs.replace(manifest_of(one.settled.request), created=n), BLOBS
+        )
+        for n in (1, 2)
+    )
+    ref = one.store.root / "v1" / "refs" / newer.base.digest.hex / newer.artifact
+    ref.write_bytes(b"torn")
+    assert open_session(one).artifact == older.artifact
+
+
+def test_a_build_after_damage_says_that_it_was_damage(session, engine):
+    one = session()
+    entry = one.store.publish(manifest_of(one.settled.request), BLOBS)
+    (one.store.root / "v1" / "refs" / entry.base.digest.hex / entry.artifact).write_bytes(b"x")
+    assert open_session(one).booted
+    assert f"the ref of artifact {entry.artifact[:12]} is damaged" in one.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "why", "hint"),
+    [
+        ({"arch": "sm_80"}, "it is for sm_80, a GPU is sm_90", "build it: {} --target sm_90"),
+        (
+            {"arch": "sm_90", "driver": "13010"},
+            "it needs a driver of CUDA 13.1, this one has 13.0",
+            "install a driver of CUDA 13.1 or later (this one is of CUDA 13.0), "
+            "or build it with an older toolkit: {} --target sm_90",
+        ),
+    ],
+)
+def test_an_artifact_for_another_gpu_names_the_next_command(
+    session, engine, monkeypatch, rules, why, hint
+):
+    gpu = Device(1, 0, "a GPU", "sm_90", 13000, 1 << 30)
+    monkeypatch.setattr("vcc.engine.runtime.player.device.device_or_none", lambda: gpu)
+    monkeypatch.setattr("vcc.engine.next_step.cache_root", lambda: session().store.root)
+    one = session(require_warm=True)
+    request = replace(one.settled.request, target=Target.parse("sm_90"))
+    one = replace(one, settled=settle(request))
+    manifest = manifest_of(request)
+    one.store.publish(msgspec.structs.replace(manifest, host_rules=rules), BLOBS)
+    with pytest.raises(MissingArtifact) as error:
+        open_session(one)
+    assert error.value.why == f"not for this host: {why}"
+    assert error.value.hint == hint.format("vcc compile demo")
 
 
 def test_a_store_that_cannot_be_read_is_a_miss(session, engine):

@@ -26,6 +26,7 @@ from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
 
 if TYPE_CHECKING:
+    from vcc.cache.manifest import Manifest
     from vcc.engine.runtime.batch import StepLimits
     from vcc.engine.runtime.player.recorded import RecordedRunner
     from vcc.engine.runtime.player.runner import PlayerRunner
@@ -54,7 +55,7 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
     with boot.ledger.phase("context"):
         device = open_device()
         boot.ledger.add_beside("context", device.seconds)
-        check_device(device, boot.loaded.manifest.host_rules)
+        check_device(device, boot.loaded.manifest)
     if TABLE not in boot.loaded.manifest.blobs:
         from vcc.engine.runtime.player.load_recorded import load_recorded
 
@@ -152,18 +153,21 @@ def _placed(
     return PlayerRunner(parts)
 
 
-def check_device(device: Device, rules: Mapping[str, str]) -> None:
+def check_device(device: Device, manifest: Manifest) -> None:
     """Refuse a device or driver that the artifact is not for.
 
     Raises:
         DeviceError: says which it is for and which there is.
     """
+    from vcc.engine.runtime.rebuild import rebuild_command  # for a refusal only
+
+    rules = manifest.host_rules
     wanted = rules.get("arch", device.arch)
     if wanted != device.arch:
         raise DeviceError(
             f"the artifact is for {wanted}",
             f"{device.name} is {device.arch}",
-            f"compile it for this device: vcc compile MODEL --target {device.arch}",
+            f"compile it for this device: {rebuild_command(manifest, device.arch)}",
         )
     needed = rules.get("driver", "")
     least = int(needed) if needed.isdigit() else 0
@@ -171,7 +175,8 @@ def check_device(device: Device, rules: Mapping[str, str]) -> None:
         raise DeviceError(
             "the CUDA driver is too old for the artifact",
             f"it is of CUDA {version_text(device.driver)}, needed is {version_text(least)}",
-            "install a newer driver, or compile with an older toolkit",
+            f"install a driver of CUDA {version_text(least)} or later, or build it with an older "
+            f"toolkit: {rebuild_command(manifest, device.arch)}",
         )
 
 

@@ -13,6 +13,7 @@ from support.cuda_child import SM_90, gpu_pieces, in_a_gpu_build
 
 from vcc.cache.errors import CompileError, ConfigError, DeviceError
 from vcc.engine import native
+from vcc.engine.config.target import OLDEST_DRIVER
 from vcc.engine.torch_shim import (
     cuda_build,
     cuda_guard,
@@ -21,6 +22,7 @@ from vcc.engine.torch_shim import (
     triton_build,
     triton_nodes,
 )
+from vcc.engine.torch_shim.profiles import PROFILES
 
 ROWS = {"T": (1, 512)}
 CPU_BUILD = not torch._C._has_cuda
@@ -268,8 +270,9 @@ def test_triton_build_toolkit() -> None:
 
 def test_triton_build_driver_floor() -> None:
     floor = triton_build.driver_floor(SM_90)
-    assert floor >= 11080
+    assert floor >= OLDEST_DRIVER
     assert floor // 1000 == int(triton_build.toolkit(SM_90).split(".")[0])
+    assert triton_build.driver_floor(PROFILES["sm_120"]) >= 12080
 
 
 # --- nodes
