@@ -1,6 +1,6 @@
 """Publishing: content first, the ref last, every file complete and durable before it has a name.
 
-own folder tmp/<host.boot.pid.random>/ -> write, sync -> hard link into cas (never replacing)
+own folder tmp/<host.boot.process.random>/ -> write, sync -> hard link into cas (never replacing)
 -> sync cas -> the same for the manifest -> the same for the ref. A process killed anywhere leaves
 blobs without a ref at worst; nothing can see those, and the next publisher reuses them.
 """
@@ -10,16 +10,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from vcc.cache.blob import CAS, place, read_blob
 from vcc.cache.digest import Digest
 from vcc.cache.errors import VccError
 from vcc.cache.folder import Folder
 from vcc.cache.manifest import Manifest
+from vcc.cache.process import own_name
 from vcc.cache.quarantine import set_aside
 from vcc.cache.refs import MAX_REF, REFS
 from vcc.cache.request import Entry, encode_ref
@@ -140,17 +139,3 @@ def _cleaned(work: Callable[[], object], path: str) -> None:
         work()
     except OSError as error:
         _log.info("%s could not be cleaned up: %s", path, error)
-
-
-def own_name() -> str:
-    """`host.boot.pid.random`: equal pids and host names in two containers do not collide."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", os.uname().nodename)[:40] or "host"
-    return f"{host}.{_boot_id()}.{os.getpid()}.{os.urandom(16).hex()}"
-
-
-def _boot_id() -> str:
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text()
-    except OSError:
-        return "0"
-    return re.sub(r"[^0-9a-f]", "", text)[:32] or "0"

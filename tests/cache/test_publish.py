@@ -28,7 +28,6 @@ from support.stores import (
     ref_path,
 )
 
-from vcc.cache import publish as publishing
 from vcc.cache.errors import StorageError
 from vcc.cache.store import Store
 
@@ -178,16 +177,6 @@ def test_killed_by_the_kernel_at_system_calls_the_store_is_whole(fast_tmp):
 def test_nothing_is_left_in_tmp(tmp_path):
     earlier(tmp_path / "store")
     assert list((tmp_path / "store/v1/tmp").iterdir()) == []
-
-
-def test_own_names_never_repeat_and_say_whose_they_are():
-    names = {publishing.own_name() for _ in range(100)}
-    assert len(names) == 100
-    host, boot, pid, rand = min(names).rsplit(".", 3)
-    assert host
-    assert re.fullmatch(r"[0-9a-f]+", boot)
-    assert int(pid) == os.getpid()
-    assert re.fullmatch(r"[0-9a-f]{32}", rand)
 
 
 def test_a_short_write_is_continued(tmp_path, monkeypatch):
