@@ -24,6 +24,7 @@ from vcc.cache import canonical
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, LockTimeout
 from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.process import Process
 from vcc.cache.root import LAYOUT, opened
 from vcc.cache.trouble import Unsafe
 
@@ -34,12 +35,16 @@ _log = logging.getLogger(__name__)
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a lock: host name, process id, since when (seconds since 1970), doing what."""
+    """Who holds a lock: host name, process id, since when (seconds since 1970), doing what.
+
+    `process` names the process exactly, see `process.py`; empty before format 1.1.
+    """
 
     host: str
     pid: int
     since: int
     what: str
+    process: str = ""
 
     def __str__(self) -> str:
         since = time.strftime("%H:%M:%S", time.localtime(self.since))
@@ -173,7 +178,10 @@ def holder_of(locks: Folder, digest: Digest) -> Holder | None:
 
 
 def _announce(locks: Folder, digest: Digest, what: str) -> None:
-    holder = Holder(host=os.uname().nodename, pid=os.getpid(), since=int(time.time()), what=what)
+    own = Process.own()
+    holder = Holder(
+        host=os.uname().nodename, pid=own.pid, since=int(time.time()), what=what, process=str(own)
+    )
     temp = f"{digest}.{os.getpid()}.{time.monotonic_ns()}"
     try:
         locks.write(temp, canonical.encode(msgspec.to_builtins(holder), "holder"))
