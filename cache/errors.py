@@ -86,6 +86,12 @@ class DeviceError(VccError):
     exit, id = Exit.DEVICE, "DEVICE"
 
 
+class RemoteError(VccError):
+    """A remote cannot be reached, refuses, or answers with something else than was asked for."""
+
+    exit, id = Exit.REMOTE, "REMOTE"
+
+
 class StorageError(VccError):
     """The store cannot be read or written."""
 

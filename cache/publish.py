@@ -48,7 +48,7 @@ def publish(store: Folder, manifest: Manifest, blobs: Mapping[str, bytes]) -> En
     with own_folder(store) as own:
         publish_content(store, own, parts)
         publish_content(store, own, {entry.id: text})
-        _publish_ref(store, own, entry)
+        publish_ref(store, own, entry)
     return entry
 
 
@@ -64,7 +64,8 @@ def publish_content(store: Folder, own: Folder, parts: Mapping[Digest, bytes]) -
     sync_down(store, CAS)
 
 
-def _publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
+def publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
+    """Make an artifact visible, whose blobs and manifest are in the store for good."""
     data = encode_ref(entry)
     base = entry.base.digest.hex
     with store.below(REFS, base, create=True) as refs:
@@ -84,6 +85,13 @@ def add_file(
     """Give `data` its name in `to`; what is there already is checked, and replaced if damaged."""
     temp = os.urandom(8).hex()
     own.write(temp, data)
+    name_file(store, own, temp, to, name, check)
+
+
+def name_file(
+    store: Folder, own: Folder, temp: str, to: Folder, name: str, check: Callable[[], object]
+) -> None:
+    """Give a complete, synced file of `own` its name in `to`; as `add_file`."""
     try:
         os.link(temp, name, src_dir_fd=own.fd, dst_dir_fd=to.fd, follow_symlinks=False)
     except FileExistsError:

@@ -1,0 +1,1 @@
+"""Packs: artifacts in one file, to carry where no remote reaches."""
