@@ -2,6 +2,9 @@
 
 Owner and mode are checked on the descriptor that is then used, so nothing can be swapped between
 check and use. All functions raise OSError as it comes; `Unsafe` where the rules say no.
+
+A store whose root its group may write is *shared*: what lies in it may belong to any account, so
+nothing in it counts by its owner alone, and what is made in it can be read by the group.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from vcc.cache.owners import is_accepted, is_known, is_own, writer
 from vcc.cache.trouble import Foreign, Unsafe, user_name
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -20,33 +24,68 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-READ_CHUNK = 1 << 26
+# The set-group-id bit hands the group of a shared root down to everything that is made below.
+SHARED_FOLDER_MODE, SHARED_CLOSED_MODE, SHARED_FILE_MODE = 0o2770, 0o2700, 0o640
+READ_CHUNK = 1 << 30
 # What a file answers that is not the regular, readable file that belongs there.
 BAD_FILE = frozenset({errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR, errno.EIO})
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """What a file held when it was read.
+
+    Args:
+        data: its bytes.
+        owner: user id of its owner; `owners.UNKNOWN` where others could have written it too.
+        private: no other account but root could have written it: this one owns the file and the
+            folders down to it from the root of the store, and nobody else may write to any of them.
+    """
+
+    data: bytes
+    owner: int
+    private: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Folder:
-    """An open directory; `path` is for messages only."""
+    """An open directory.
+
+    Args:
+        fd: its descriptor.
+        path: for messages only.
+        private: as in `Content`.
+        shared: whether it belongs to a store that its group may write.
+    """
 
     fd: int
     path: str
+    private: bool = False
+    shared: bool = False
 
     @contextmanager
-    def below(self, *names: str, create: bool = False) -> Iterator[Folder]:
-        """Open the folder under these names; with `create` the missing ones are made, mode 0700.
+    def below(self, *names: str, create: bool = False, closed: bool = False) -> Iterator[Folder]:
+        """Open the folder under these names; with `create` the missing ones are made.
+
+        Args:
+            names: path components.
+            create: make what is missing: mode 0700, in a shared store for its group too.
+            closed: what is made is for this account alone, in a shared store too.
 
         Raises:
             OSError: not there, not a folder, a symlink.
-            Unsafe: owned by someone else or writable by everyone.
+            Unsafe: writable by everyone or, unless the store is shared, owned by someone else.
         """
-        fd = os.dup(self.fd)
+        fd, private = os.dup(self.fd), self.private
         try:
             for name in names:
-                inner = _step(fd, name, f"{self.path}/{name}", create)
+                if create:
+                    make_private(fd, name, self._folder_mode(closed))
+                inner = _step(fd, name, f"{self.path}/{name}", self.shared)
                 os.close(fd)
                 fd = inner
-            yield Folder(fd, "/".join((self.path, *names)))
+                private = private and is_private(os.fstat(fd))
+            yield Folder(fd, "/".join((self.path, *names)), private, self.shared)
         finally:
             os.close(fd)
 
@@ -54,13 +93,22 @@ class Folder:
         """The names in the folder, sorted."""
         return sorted(os.listdir(self.fd))
 
-    def read(self, name: str, *, size: int | None = None, limit: int) -> bytes:
-        """The bytes of a regular file of an accepted owner.
+    def read(
+        self, name: str, *, size: int | None = None, limit: int, accepted: bool = False
+    ) -> bytes:
+        """The bytes of a regular file of an accepted owner; see `content`."""
+        return self.content(name, size=size, limit=limit, accepted=accepted).data
+
+    def content(
+        self, name: str, *, size: int | None = None, limit: int, accepted: bool = False
+    ) -> Content:
+        """The bytes of a regular file, and whose they are.
 
         Args:
             name: one path component.
             size: the size it must have; None accepts any up to `limit`.
             limit: most bytes to read.
+            accepted: its owner must be an accepted one in a shared store too.
 
         Raises:
             WrongSize: not of that size, over the limit, or changed while it was read.
@@ -70,19 +118,23 @@ class Folder:
         fd = os.open(name, FILE_FLAGS, dir_fd=self.fd)
         try:
             found = os.fstat(fd)
-            _check_file(found, f"{self.path}/{name}")
+            _check_file(found, f"{self.path}/{name}", self.shared and not accepted)
             wanted = found.st_size if size is None else size
             if found.st_size != wanted or wanted > limit:
                 raise WrongSize(found.st_size, wanted if wanted <= limit else limit)
-            return _read_all(fd, wanted)
+            private = self.private and is_private(found)
+            return Content(_read_all(fd, wanted), writer(found), private)
         finally:
             os.close(fd)
 
     def write(self, name: str, data: bytes | bytearray | memoryview) -> None:
-        """Make a new file, mode 0600 whatever the umask, write all of `data` and sync it."""
+        """Make a new file, write all of `data` and sync it.
+
+        Its mode is 0600 whatever the umask; in a shared store the group may read it.
+        """
         fd = os.open(name, NEW_FLAGS, FILE_MODE, dir_fd=self.fd)
         try:
-            os.fchmod(fd, FILE_MODE)
+            os.fchmod(fd, self._file_mode(fd))
             write_all(fd, data)
             os.fsync(fd)
         finally:
@@ -96,6 +148,16 @@ class Folder:
     def sync(self) -> None:
         """Make the folder's entries durable."""
         sync_folder(self.fd)
+
+    def _folder_mode(self, closed: bool) -> int:
+        if not self.shared:
+            return FOLDER_MODE
+        return SHARED_CLOSED_MODE if closed else SHARED_FOLDER_MODE
+
+    def _file_mode(self, fd: int) -> int:
+        """Readable by the group only where that is the store's group, not the writer's own."""
+        same_group = self.shared and os.fstat(fd).st_gid == os.fstat(self.fd).st_gid
+        return SHARED_FILE_MODE if same_group else FILE_MODE
 
 
 class WrongSize(Exception):
@@ -124,8 +186,16 @@ def sync_folder(fd: int) -> None:
             raise
 
 
-def make_private(fd: int, name: str) -> None:
-    """Make a durable folder, mode 0700 whatever the umask, below `fd`; an existing one stays."""
+def is_private(found: os.stat_result) -> bool:
+    """Whether this account owns it and no other may write to it."""
+    return is_own(writer(found))
+
+
+def make_private(fd: int, name: str, mode: int = FOLDER_MODE) -> None:
+    """Make a durable folder below `fd`, of this mode whatever the umask; an existing one stays.
+
+    Rights of a group are given to the group of the folder above it only, else to nobody.
+    """
     try:
         os.mkdir(name, FOLDER_MODE, dir_fd=fd)
     except FileExistsError:
@@ -133,16 +203,28 @@ def make_private(fd: int, name: str) -> None:
     # The umask may have taken our own rights: O_PATH needs none, and names the very folder.
     made = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     try:
-        if stat.S_IMODE(os.fstat(made).st_mode) & 0o777 != FOLDER_MODE:
-            os.chmod(f"/proc/self/fd/{made}", FOLDER_MODE)
+        if mode != FOLDER_MODE and not _has_group_of(made, fd):
+            mode = FOLDER_MODE
+        if stat.S_IMODE(os.fstat(made).st_mode) != mode:
+            os.chmod(f"/proc/self/fd/{made}", mode)
     finally:
         os.close(made)
     sync_folder(fd)
 
 
-def check_folder(found: os.stat_result, path: str) -> None:
-    """Refuse a folder that is not ours or that everyone may change."""
-    _check_owner(found, path)
+def _has_group_of(made: int, above: int) -> bool:
+    """Give a new folder the group of the one above it; False where that is not allowed."""
+    group = os.fstat(above).st_gid
+    if os.fstat(made).st_gid != group:
+        with suppress(OSError):
+            os.chown(f"/proc/self/fd/{made}", -1, group)
+    return os.fstat(made).st_gid == group
+
+
+def check_folder(found: os.stat_result, path: str, shared: bool = False) -> None:
+    """Refuse a folder that everyone may change or that, unless it is shared, is not ours."""
+    if not shared:
+        _check_owner(found, path)
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise Unsafe(
             f"{path} is not safe to use",
@@ -151,30 +233,38 @@ def check_folder(found: os.stat_result, path: str) -> None:
         )
 
 
-def _check_file(found: os.stat_result, path: str) -> None:
+def _check_file(found: os.stat_result, path: str, any_owner: bool) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise Unsafe(f"{path} is not a regular file", hint="Remove it")
-    _check_owner(found, path)
+    if not any_owner:
+        _check_owner(found, path)
     if found.st_mode & stat.S_IWOTH:
         raise Unsafe(f"{path} can be changed by every account", hint=f"Remove {path}")
 
 
 def _check_owner(found: os.stat_result, path: str) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
+    if is_accepted(found.st_uid):
+        return
+    if not is_known(found.st_uid):
         raise Foreign(
             f"{path} is not safe to use",
-            f"it belongs to {user_name(found.st_uid)}, you are {user_name(os.geteuid())}",
-            f"chown it to your account if you trust its content (sudo chown -R {os.geteuid()} "
-            f"{path}), or set VCC_CACHE_DIR to a folder of your own",
+            f"its owner has no id in this user namespace and shows as uid {found.st_uid}",
+            "Map its owner into the namespace (podman: --userns=keep-id), or set VCC_CACHE_DIR "
+            "to a folder of your own",
         )
+    raise Foreign(
+        f"{path} is not safe to use",
+        f"it belongs to {user_name(found.st_uid)}, you are {user_name(os.geteuid())}",
+        f"chown it to your account if you trust its content (sudo chown -R {os.geteuid()} "
+        f"{path}), list its owner if you trust that account (VCC_TRUSTED_UIDS={found.st_uid}), "
+        "or set VCC_CACHE_DIR to a folder of your own",
+    )
 
 
-def _step(fd: int, name: str, path: str, create: bool) -> int:
-    if create:
-        make_private(fd, name)
+def _step(fd: int, name: str, path: str, shared: bool) -> int:
     inner = os.open(name, FOLDER_FLAGS, dir_fd=fd)
     try:
-        check_folder(os.fstat(inner), path)
+        check_folder(os.fstat(inner), path, shared)
     except BaseException:
         os.close(inner)
         raise

@@ -30,6 +30,7 @@ class Settings:
         strict: VCC_STRICT, storage trouble is an error and not a warning.
         offline: VCC_OFFLINE, the remote is never asked.
         max_size: VCC_MAX_SIZE, bytes that the local store is kept under; 0 for no limit.
+        trusted_uids: VCC_TRUSTED_UIDS, accounts whose stores and folders are as good as our own.
     """
 
     root: Path | None
@@ -40,6 +41,7 @@ class Settings:
     strict: bool
     offline: bool
     max_size: int
+    trusted_uids: tuple[int, ...] = ()
 
 
 def read_settings(variables: Mapping[str, str] | None = None) -> Settings:
@@ -64,7 +66,49 @@ def read_settings(variables: Mapping[str, str] | None = None) -> Settings:
         strict=_switch(env, "VCC_STRICT"),
         offline=_switch(env, "VCC_OFFLINE"),
         max_size=parse_size(env.get("VCC_MAX_SIZE", "0"), "VCC_MAX_SIZE"),
+        trusted_uids=trusted_uids(env),
     )
+
+
+def trusted_uids(variables: Mapping[str, str] | None = None) -> tuple[int, ...]:
+    """Account ids of VCC_TRUSTED_UIDS, parted by commas.
+
+    Raises:
+        ConfigError: one is not an account id.
+    """
+    env = os.environ if variables is None else variables
+    text = env.get("VCC_TRUSTED_UIDS", "")
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    bad = next((word for word in words if not (word.isdecimal() and word.isascii())), None)
+    if bad is not None:
+        raise ConfigError(
+            f"VCC_TRUSTED_UIDS={text} is not a list of account ids",
+            f"{bad!r} is no number",
+            "such as VCC_TRUSTED_UIDS=1000,1001; id -u NAME gives one",
+        )
+    return tuple(int(word) for word in words)
+
+
+def user_trust_folder(variables: Mapping[str, str] | None = None) -> Path:
+    """The folder of trusted keys: VCC_TRUST_DIR, else `vcc/trust` in the user's config folder.
+
+    The config folder is XDG_CONFIG_HOME or ~/.config, as platformdirs has it, whose import would
+    cost a warm boot more than all that trust does there.
+    """
+    env = os.environ if variables is None else variables
+    named = env.get("VCC_TRUST_DIR", "")
+    if named:
+        return _absolute(named)
+    return _absolute(env.get("XDG_CONFIG_HOME", "").strip() or "~/.config") / "vcc" / "trust"
+
+
+def signing_secrets(variables: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """VCC_SIGNING_KEY (a private key, PEM) and VCC_SIGNING_PASSPHRASE; empty where not set.
+
+    They are in no `Settings`, so that no message or report can show them.
+    """
+    env = os.environ if variables is None else variables
+    return env.get("VCC_SIGNING_KEY", ""), env.get("VCC_SIGNING_PASSPHRASE", "")
 
 
 def cache_root(override: Path | None = None) -> Path:
