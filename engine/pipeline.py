@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
-from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
@@ -13,8 +12,7 @@ from vcc.cache.single_flight import Holder, single_flight
 from vcc.cache.store import Store
 from vcc.engine.compile.artifact import Made, manifest_of, replan
 from vcc.engine.compile.building import Build
-from vcc.engine.compile.keys import code_entries, pairs, plan_entries
-from vcc.engine.compile.toolchain import find_compiler
+from vcc.engine.compile.keys import BuildKeys, build_keys, pairs
 from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.modes import Backend, CompileMode, Platform
 from vcc.engine.events import Events
@@ -36,16 +34,15 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
     settled = settle(request)
     _check_supported(settled)
     holds = settled.resolved.artifact.holds
-    code = code_entries(settled, find_compiler() if Holds.PIECES in holds else None)
+    keys = build_keys(settled)
     compiles = bool({Holds.PIECES, Holds.CUBINS} & set(holds))
-    build = Build(settled, store, events, counters, code)
+    build = Build(settled, store, events, counters, keys.code)
     if settled.resolved.artifact.refusal:
         return _in_process(build)
-    key = Key.of({**code, **plan_entries(settled)})
     title = f"compiling {request.source.name}"
     try:
-        with single_flight(store.root, key.digest, title, waiting=_Waiting(events)):
-            return _reused(build) or _fresh(build, compiles=compiles)
+        with single_flight(store.root, keys.key.digest, title, waiting=_Waiting(events)):
+            return _reused(build, keys) or _fresh(build, compiles=compiles)
     except LockTimeout as error:
         events.note(f"{error}; built here without waiting longer")
         return _fresh(build, compiles=compiles)
@@ -80,12 +77,12 @@ def _check_supported(settled: Settled) -> None:
             )
 
 
-def _reused(build: Build) -> Built | None:
+def _reused(build: Build, keys: BuildKeys) -> Built | None:
     """The stored artifact of this code key, under the plan that is asked for."""
     base, _ = look_up(build.settled)
     try:
         for entry in build.store.find(base):
-            built = _reuse(build, entry)
+            built = _reuse(build, keys, entry)
             if built is not None:
                 build.counters.add("hits")
                 if build.settled.request.keep is not None:
@@ -96,10 +93,10 @@ def _reused(build: Build) -> Built | None:
     return None
 
 
-def _reuse(build: Build, entry: Entry) -> Built | None:
+def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:
     try:
         loaded = build.store.load(entry)
-        if not _same_code(loaded, build.code):
+        if not keys.same_code(loaded.manifest):
             return None
         if build.settled.resolved.artifact.needs_gpu and not _same_request(loaded, build.settled):
             return None  # recorded graphs are of the sizes that were declared
@@ -114,11 +111,6 @@ def _reuse(build: Build, entry: Entry) -> Built | None:
     if _same_request(loaded, build.settled):
         return Built(loaded, entry, reused=True)
     return _publish_again(build, loaded, blobs)
-
-
-def _same_code(loaded: Loaded, code: Mapping[str, str]) -> bool:
-    found = {k: v for k, v in loaded.manifest.code_key if not k.startswith("constant.")}
-    return found == dict(code)
 
 
 def _same_request(loaded: Loaded, settled: Settled) -> bool:

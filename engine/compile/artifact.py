@@ -12,7 +12,7 @@ import msgspec
 from vcc.cache.digest import Digest
 from vcc.cache.manifest import Manifest
 from vcc.engine.compile.keys import host_rules, pairs, plan_entries
-from vcc.engine.compile.toolchain import versions
+from vcc.engine.compile.versions import versions
 from vcc.engine.config.plain import plain
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.request import Settled, request_pairs

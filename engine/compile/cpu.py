@@ -116,9 +116,9 @@ def _traced(build: Build) -> Traced:
 
 def _pieces(build: Build, passed: Passed) -> Pieces:
     from vcc.engine.compile.dump import Dump
+    from vcc.engine.config.inductor_options import option_pairs
     from vcc.engine.partition.split import split
     from vcc.engine.passes.apply import enabled, version_pairs
-    from vcc.engine.torch_shim.inductor import option_pairs
 
     config = build.settled.resolved.config
     with build.stage("partition"):

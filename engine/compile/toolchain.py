@@ -1,17 +1,17 @@
-"""The C++ compiler that Inductor calls: is it there, and which one is it."""
+"""What compiles: the C++ compiler that Inductor calls, and vcc's own build side."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from dataclasses import dataclass
-from importlib import metadata
+from pathlib import Path
 
-import vcc
 from vcc.cache.digest import Digest
 from vcc.cache.errors import DeviceError
 from vcc.engine.config.environment import read_environment
-from vcc.engine.native import ABI_VERSION
+from vcc.engine.config.levels import PASS_RULES
+from vcc.engine.config.types import PassConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +65,23 @@ def compiler_options(compiler: str) -> dict[str, object]:
     return {} if known else {"cpp.cxx": (None, name)}
 
 
-def versions() -> dict[str, str]:
-    """Versions of everything that generates or runs code, without importing any of it."""
-    found = {name: _version(name) for name in ("torch", "triton")}
-    return {"vcc": vcc.__version__, "vcc.abi": str(ABI_VERSION), **found}
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "none"
-
-
 def engine_digest() -> str:
     """Digest of vcc's own build side: the decoder, the passes, the partition, the operators."""
-    from pathlib import Path
-
     root = Path(__file__).resolve().parents[1]
     folders = ("compile", "graphs", "models", "ops", "partition", "passes", "torch_shim", "trace")
     files = sorted(p for folder in folders for p in (root / folder).rglob("*.py"))
     parts = [f"{p.relative_to(root)} {Digest.of(p.read_bytes())}\n" for p in files]
     return Digest.of("".join(parts).encode()).hex
+
+
+def pass_versions(config: PassConfig) -> tuple[tuple[str, str], ...]:
+    """(name, version) of the passes that a configuration switches on, in order.
+
+    The version is that of the pass itself, `engine/passes/base.py`; it is read without torch.
+    """
+    folder = Path(__file__).resolve().parents[1] / "passes"
+    return tuple(
+        (rule.name, Digest.of((folder / rule.file).read_bytes()).short)
+        for rule in PASS_RULES
+        if getattr(config, rule.name)
+    )

@@ -36,6 +36,7 @@ class PassRule:
 
     Args:
         name: field of `PassConfig`.
+        file: the file of `engine/passes` that defines it, whose digest is its version.
         from_level: lowest level that switches the pass on.
         needs_ops: custom ops that must be enabled, as a fusion replaces calls of them.
         joins_attention: the pass rewrites across an attention op, so the graph cannot be cut there.
@@ -43,12 +44,13 @@ class PassRule:
 
     name: str
     from_level: OptLevel
+    file: str = ""
     needs_ops: frozenset[str] = frozenset()
     joins_attention: bool = False
 
 
 PASS_RULES: tuple[PassRule, ...] = (
-    PassRule("eliminate_noops", OptLevel.O1),
-    PassRule("eliminate_dead_code", OptLevel.O1),
+    PassRule("eliminate_noops", OptLevel.O1, "noops.py"),
+    PassRule("eliminate_dead_code", OptLevel.O1, "dead_code.py"),
 )
 """One row per field of `PassConfig`; a new pass adds its field and its row."""

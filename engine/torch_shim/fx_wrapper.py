@@ -19,24 +19,9 @@ import torch
 from torch.fx import GraphModule
 
 from vcc.cache.errors import CompileError, ConfigError
+from vcc.engine.config.inductor_options import CUDA_OPTIONS
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import CompiledKernel, kernel_of
-
-CUDA_OPTIONS: Mapping[str, Any] = {
-    "alignment_asserts": False,
-    "combo_kernels": True,  # kernels side by side in one launch, such as rope of q and of k
-    "compile_threads": 1,
-    "epilogue_fusion_user_defined_triton_kernel": False,
-    "fx_graph_cache": False,
-    "fx_wrapper": True,
-    "joint_graph_constant_folding": False,
-    "size_asserts": False,
-    "triton.autotune_at_compile_time": False,
-    "use_static_cuda_launcher": False,
-    "use_static_triton_launcher": False,
-}
-"""No benchmark, so the first configuration of each kernel is kept; options that a torch release
-does not know are left out."""
 
 
 def launch(

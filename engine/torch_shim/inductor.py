@@ -12,27 +12,8 @@ import torch
 from torch.fx import GraphModule
 
 from vcc.cache.errors import ConfigError, DeviceError
+from vcc.engine.config.inductor_options import CPU_OPTIONS, FIXED_OPTIONS
 from vcc.engine.torch_shim.array_names import stable_array_names
-
-FIXED_OPTIONS: Mapping[str, Any] = {
-    "aot_inductor.check_lowerbound": False,
-    "aot_inductor.enable_frame_pointer": False,
-    "aot_inductor.enable_line_tables": False,
-    "aot_inductor.model_name_for_generated_files": "piece",
-    "aot_inductor.package": True,
-    "aot_inductor.precompile_headers": False,
-    "compile_threads": 1,
-    "cpp.dynamic_threads": True,
-    "fx_graph_cache": False,
-    "joint_graph_constant_folding": False,
-}
-"""Settings of every CPU build; those that a torch release does not know are left out."""
-
-CPU_OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "x86-64-v3": {"cpp.march": "x86-64-v3", "cpp.simdlen": 256},
-    "x86-64-v4": {"cpp.march": "x86-64-v4", "cpp.simdlen": 512},
-}
-"""Settings that pin the instruction set, by CPU level."""
 
 
 def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,11 +29,6 @@ def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
             "use --compile none there: the operators run without compiled pieces",
         )
     return {**FIXED_OPTIONS, **CPU_OPTIONS[level], **options}
-
-
-def option_pairs(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Inductor options as labelled text for keys and identities."""
-    return tuple((f"inductor.{name}", repr(value)) for name, value in sorted(options.items()))
 
 
 def compile_library(

@@ -14,6 +14,7 @@ import torch
 from vcc.engine.compile.cpu import constant_info, raw, reports
 from vcc.engine.compile.dump import Dump
 from vcc.engine.compile.source import step_shape, torch_name, trace_request
+from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent
 from vcc.engine.graphs.planner.figures import figures
@@ -35,7 +36,6 @@ from vcc.engine.passes.apply import apply, enabled, version_pairs
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
-from vcc.engine.torch_shim.inductor import option_pairs
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.decoder import MOST_BLOCKS

@@ -14,10 +14,11 @@ from torch.fx import Graph, GraphModule
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import CompileError
+from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.partition.identity import identity_of, identity_text
 from vcc.engine.partition.split import split
 from vcc.engine.passes.apply import PASSES, version_pairs
-from vcc.engine.torch_shim.inductor import merged_options, option_pairs
+from vcc.engine.torch_shim.inductor import merged_options
 from vcc.engine.types import Piece, PieceSymbol, TensorSpec
 
 Function = Callable[..., Any]

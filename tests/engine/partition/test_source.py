@@ -15,9 +15,9 @@ from support.generated import source_of
 from support.toys import rows, traced
 from torch import Tensor, nn
 
+from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.partition.split import split
-from vcc.engine.torch_shim.inductor import option_pairs
 from vcc.engine.types import Piece
 
 Step = Callable[[Any, Tensor], Tensor]

@@ -7,9 +7,10 @@ import torch
 from support.toys import rows, traced
 
 from vcc.engine.compile.pool import compile_pieces
+from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import NullEvents
 from vcc.engine.partition.split import split
-from vcc.engine.torch_shim.inductor import merged_options, option_pairs
+from vcc.engine.torch_shim.inductor import merged_options
 
 
 def no_cuda_in_a_fork(*_: object, **__: object) -> None:

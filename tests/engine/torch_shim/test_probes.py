@@ -118,11 +118,6 @@ def test_inductor_merged_options() -> None:
         inductor.merged_options("x86-64-v1", {})
 
 
-def test_inductor_option_pairs() -> None:
-    pairs = inductor.option_pairs({"b": True, "a": "1"})
-    assert pairs == (("inductor.a", "'1'"), ("inductor.b", "True"))
-
-
 def test_inductor_compile_library() -> None:
     """The way from graph to C++, stopped before the compiler; unknown options are named."""
     source = source_of(piece(lambda m, x: x.softmax(-1)))
