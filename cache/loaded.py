@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcc.cache.blob import Damaged, read_blobs
 from vcc.cache.digest import Digest
 from vcc.cache.errors import MissingArtifact
 from vcc.cache.manifest import BlobRef, Manifest
+
+
+class Verified:
+    """How many bytes were verified, by the digest that was compared. Threads add to it."""
+
+    def __init__(self) -> None:
+        self._sizes: list[int] = []  # appending is atomic, adding to a number is not
+
+    def add(self, size: int) -> None:
+        """Count the bytes of one file."""
+        self._sizes.append(size)
+
+    @property
+    def bytes(self) -> int:
+        """All so far; a blob that was read twice was verified twice."""
+        return sum(self._sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +36,16 @@ class Loaded:
     Args:
         manifest: what it is.
         fetch: verified bytes of a blob.
+        tier: name of the tier that the manifest came from; "memory" for a fresh build.
+        trust: why it was admitted, one line.
+        verified: the bytes that were verified so far, the manifest among them.
     """
 
     manifest: Manifest
     fetch: Callable[[BlobRef], bytes]
+    tier: str = "memory"
+    trust: str = "built by this process"
+    verified: Verified = field(default_factory=Verified, compare=False)
 
     @classmethod
     def of(cls, manifest: Manifest, blobs: Mapping[str, bytes]) -> Loaded:

@@ -1,78 +1,85 @@
 """The store: look up, load, publish. See `docs/format.md` for the layout.
 
 Nothing is created before the first write, a look-up reads refs only, and no lock is needed for
-any of it to be right.
+any of it to be right. The local tier is asked first, then the lower ones, then the remote.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from vcc.cache.blob import MAX_BLOB, Damaged, place, read_blob
-from vcc.cache.canonical import MAX_BYTES
-from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
+from vcc.cache.blob import Damaged, place
+from vcc.cache.damage import Damage, Watch, log_damage, log_trouble, ref_place, says_nothing
+from vcc.cache.errors import StorageError, VccError
 from vcc.cache.explain import Miss, explain_miss
-from vcc.cache.folder import Folder
+from vcc.cache.gate import Gate, Own, gate_of
 from vcc.cache.key import Key, cleaned
-from vcc.cache.loaded import Loaded
-from vcc.cache.manifest import Manifest, NewerFormat
-from vcc.cache.quarantine import set_aside
-from vcc.cache.refs import REFS, bases, check_same, newest_first, read_refs
+from vcc.cache.load import Loading
+from vcc.cache.loaded import Loaded, Verified
+from vcc.cache.manifest import Manifest
+from vcc.cache.refs import REFS, bases, newest_first, read_refs
 from vcc.cache.request import Entry
-from vcc.cache.root import opened
-from vcc.cache.settings import cache_root
-from vcc.cache.trouble import storage
+from vcc.cache.root import LAYOUT, opened
+from vcc.cache.settings import cache_root, read_settings
+from vcc.cache.tiers import RemoteSource, Tier, reading, tiers_of
+from vcc.cache.trouble import Unsafe, storage
 
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A bad entry that was taken out of use.
-
-    Args:
-        artifact: the artifact's id, or the name of the bad ref.
-        reason: what is wrong with it.
-        removed: whether it left the store; False on a store that cannot be written.
-    """
-
-    artifact: str
-    reason: str
-    removed: bool
-
-
-def log_damage(damage: Damage) -> None:
-    """The default report of damage: one warning in the log."""
-    _log.warning("artifact %s is bad and was set aside: %s", damage.artifact[:12], damage.reason)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A store at a root folder.
+    """A store at a root folder, with the tiers below it.
 
     Args:
-        root: absolute path; need not exist.
+        root: absolute path of the local tier; need not exist.
         on_damage: called once per bad entry and process.
+        lower: roots of read-only stores, first one first.
+        gate: whose artifacts are used.
+        remote: asked when no tier has an answer; None for nobody.
+        strict: trouble of a tier is an error, not something to be told and passed over.
+        on_trouble: called once for each error of a tier that is passed over.
     """
 
     root: Path
     on_damage: Callable[[Damage], None] = log_damage
-    _bad: set[str] = field(default_factory=set, repr=False, compare=False)
+    lower: tuple[Path, ...] = ()
+    gate: Gate = field(default_factory=Own)
+    remote: RemoteSource | None = None
+    strict: bool = False
+    on_trouble: Callable[[VccError], None] = log_trouble
+    _told: dict[str, set[str]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(
         cls, root: Path | None = None, *, on_damage: Callable[[Damage], None] = log_damage
     ) -> Store:
-        """The store at `root`, else where the settings say. Creates nothing."""
-        return cls(cache_root(root), on_damage)
+        """The store at `root`, else where the settings say, with all that they say of it.
+
+        Creates nothing.
+
+        Raises:
+            ConfigError: a setting cannot be read.
+        """
+        settings, place = read_settings(), cache_root(root)
+        return cls(
+            place,
+            on_damage,
+            lower=settings.lower,
+            gate=gate_of(settings, place),
+            strict=settings.strict or settings.policy == "prod",
+        )
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Where it looks, in this order."""
+        return tiers_of(self.root, self.lower)
 
     def find(
         self,
@@ -81,51 +88,53 @@ class Store:
         *,
         accept: Callable[[Entry], bool] = lambda entry: True,
     ) -> tuple[Entry, ...]:
-        """The entries that answer a request, newest first.
+        """The entries that answer a request, newest first; equal ones of two tiers once.
 
         Args:
             base: the part of the request that is always stated.
             wanted: open fields that must be equal; fields left out match anything.
-            accept: the caller's host rules.
+            accept: the caller's host rules; the remote is asked when no entry passes.
 
         Raises:
             Unsafe: the root is not safe to use.
             StorageError: the store cannot be read. A store that is not there answers nothing.
         """
-        found = self._refs(base.digest.hex)
-        return tuple(e for e in found if not e.differences(wanted or {}) and accept(e))
+
+        def usable(entry: Entry) -> bool:
+            return not entry.differences(wanted or {}) and accept(entry)
+
+        found = tuple(entry for entry in self._refs(base.digest.hex) if usable(entry))
+        if found or not self._brought(base, usable):
+            return found
+        return tuple(entry for entry in self._refs(base.digest.hex) if usable(entry))
 
     def misses(self, base: Key, wanted: Mapping[str, str] | None = None) -> Miss:
         """Why `find` answered nothing; raises as `find`."""
         return explain_miss(base, wanted or {}, self.entries())
 
     def entries(self) -> Iterator[Entry]:
-        """All entries, newest first. Raises as `find`."""
-        with self._reading() as store:
-            names = bases(store) if store else ()
+        """All entries of all tiers, newest first. Raises as `find`."""
+        names = sorted({base for found in self._ask(self._bases_in) for base in found})
         found = [entry for base in names for entry in self._refs(base)]
         return iter(sorted(found, key=newest_first))
 
     def load(self, entry: Entry) -> Loaded:
-        """The artifact of an entry, its manifest verified.
+        """The artifact of an entry, its manifest verified and admitted.
+
+        Where a tier lacks or spoils a file, the next one is asked, also for each blob later.
 
         Raises:
             MissingArtifact: it is gone, or of a format that only a later vcc reads.
             Damaged: manifest or ref are wrong; give it to `quarantine`.
+            Untrusted: the gate does not admit it.
             StorageError, Unsafe: the store cannot be read.
         """
-        data = self._blob(entry.id, None, MAX_BYTES)
-        try:
-            manifest = Manifest.decode(data)
-        except NewerFormat:
-            raise
-        except IntegrityError as error:
-            raise Damaged(error.what, error.why, error.hint, entry.id) from error
-        check_same(entry, Entry.of(manifest, entry.id))
-        return Loaded(manifest, lambda ref: self._blob(ref.digest, ref.size))
+        return Loading(entry, self.tiers, self.gate, self._watch, Verified()).loaded()
 
     def publish(self, manifest: Manifest, blobs: Mapping[str, bytes]) -> Entry:
         """Store an artifact; it is visible when this returns and complete whenever it is visible.
+
+        It is written to the local tier, whole: a lower directory may be gone tomorrow.
 
         Args:
             manifest: its `blobs` are filled in here; `created` too when it is 0. The title may
@@ -146,66 +155,81 @@ class Store:
         trouble = storage("write to the store at", str(self.root))
         with trouble, opened(self.root, create=True) as store:
             entry = publishing.publish(store, full, blobs)
-        self._bad.discard(entry.artifact)
+        self._watch.bad_in(self.tiers[0]).discard(entry.artifact)
         return entry
 
     def quarantine(self, entry: Entry, reason: str | VccError) -> None:
         """Take a bad entry out of use: reported once, moved aside, a miss from now on.
 
+        In a lower tier it stays where it is, and this process does not look at it again.
+
         Args:
             entry: the bad entry.
             reason: what is wrong; a `Damaged` error also sets its blob aside. Trouble that says
-                nothing against the entry (a storage error, a later format) leaves it alone.
+                nothing against the entry (a storage error, a later format, a writer who is not
+                trusted) leaves it alone.
 
         Never raises.
         """
-        if isinstance(reason, (StorageError, NewerFormat)):
+        if says_nothing(reason):
             return
+        local, *lower = self.tiers
         digest = reason.digest if isinstance(reason, Damaged) else None
-        bad = [(REFS, entry.base.digest.hex, entry.artifact), *([place(digest)] if digest else [])]
-        self._set_aside(entry.artifact, str(reason), bad)
+        bad = [ref_place(entry), *([place(digest)] if digest else [])]
+        holding = [tier for tier in lower if _has(tier, entry)]
+        if not holding or _has(local, entry):
+            self._watch.damaged(local, entry.artifact, str(reason), bad)
+        for tier in holding:
+            self._watch.damaged(tier, entry.artifact, str(reason), bad)
+
+    @property
+    def _watch(self) -> Watch:
+        return Watch(self.on_damage, self.on_trouble, self.strict, self._told)
 
     def _refs(self, base: str) -> tuple[Entry, ...]:
-        """The readable refs of one base, newest first; bad ones are quarantined."""
-        with self._reading() as store:
+        """The readable refs of one base, newest first; bad ones are set aside."""
+        joined: dict[str, Entry] = {}
+        for found in self._ask(lambda tier: self._refs_in(tier, base)):
+            for entry in found:
+                joined.setdefault(entry.artifact, entry)
+        return tuple(sorted(joined.values(), key=newest_first))
+
+    def _refs_in(self, tier: Tier, base: str) -> tuple[Entry, ...]:
+        with reading(tier) as store:
             if store is None:
                 return ()
-            refs = read_refs(store, base, self._bad)
+            refs = read_refs(store, base, self._watch.bad_in(tier))
         for name, reason in refs.bad:
-            self._set_aside(name, reason, [(REFS, base, name)])
+            self._watch.damaged(tier, name, reason, [(REFS, base, name)])
         return refs.entries
 
-    def _set_aside(self, artifact: str, reason: str, places: list[tuple[str, ...]]) -> None:
-        if artifact in self._bad:
-            return
-        self._bad.add(artifact)
+    def _brought(self, base: Key, usable: Callable[[Entry], bool]) -> bool:
+        """Whether the remote had an answer; its failure costs a build and nothing else."""
+        if self.remote is None:
+            return False
         try:
-            with opened(self.root, create=False) as store:
-                removed = _all_moved(store, places)
-        except (OSError, IntegrityError):
-            removed = False
-        self.on_damage(Damage(artifact, reason, removed))
+            return self.remote.bring(self.root, base, usable)
+        except VccError as error:
+            self._watch.trouble(error)
+            return False
 
-    def _blob(self, digest: Digest, size: int | None, limit: int = MAX_BLOB) -> bytes:
-        with self._reading() as store:
-            if store is None:
-                raise MissingArtifact(f"the store at {self.root} is gone")
-            return read_blob(store, digest, size, limit)
+    def _bases_in(self, tier: Tier) -> tuple[str, ...]:
+        with reading(tier) as store:
+            return bases(store) if store else ()
 
-    @contextmanager
-    def _reading(self) -> Iterator[Folder | None]:
-        """The open `v1` folder; None where there is no store yet."""
-        with storage("read the store at", str(self.root)), ExitStack() as stack:
+    def _ask(self, question: Callable[[Tier], T]) -> list[T]:
+        """The answers of all tiers; one that cannot be read is passed over, unless it is alone."""
+        answers = []
+        for tier in self.tiers:
             try:
-                store = stack.enter_context(opened(self.root, create=False))
-            except FileNotFoundError:
-                store = None
-            yield store
+                answers.append(question(tier))
+            except (StorageError, Unsafe) as error:
+                if not self.lower:
+                    raise
+                self._watch.passed_over(tier, error)
+        return answers
 
 
-def _all_moved(store: Folder, places: list[tuple[str, ...]]) -> bool:
-    done = True
-    for *folders, name in places:
-        with store.below(*folders) as folder:
-            done = set_aside(store, folder, name) and done
-    return done
+def _has(tier: Tier, entry: Entry) -> bool:
+    """Whether the ref of an entry lies in a tier, as far as that can be told."""
+    return tier.root.joinpath(LAYOUT, *ref_place(entry)).is_file()

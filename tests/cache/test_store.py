@@ -22,11 +22,12 @@ from support.stores import (
 )
 
 from vcc.cache.canonical import FormatError
+from vcc.cache.damage import Damage
 from vcc.cache.digest import Digest
 from vcc.cache.errors import MissingArtifact, StorageError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
-from vcc.cache.store import Damage, Store
+from vcc.cache.store import Store
 
 
 def test_opening_and_looking_up_create_nothing(store, root):

@@ -19,10 +19,11 @@ from support.stores import (
 )
 
 from vcc.cache.blob import Damaged
+from vcc.cache.damage import Damage
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.key import Key
 from vcc.cache.manifest import NewerFormat
-from vcc.cache.store import Damage, Store
+from vcc.cache.store import Store
 
 RNG = random.Random(20261129)
 

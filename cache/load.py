@@ -1,0 +1,104 @@
+"""Loading through the tiers: where one lacks or spoils a file, the next one is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from vcc.cache.blob import MAX_BLOB, Damaged, read_content
+from vcc.cache.canonical import MAX_BYTES
+from vcc.cache.damage import Watch
+from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
+from vcc.cache.folder import Content
+from vcc.cache.gate import Gate
+from vcc.cache.loaded import Loaded, Verified
+from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
+from vcc.cache.refs import check_same
+from vcc.cache.request import Entry
+from vcc.cache.tiers import LOCAL, Tier, reading
+from vcc.cache.trouble import Unsafe
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """One artifact that is being loaded.
+
+    Args:
+        entry: which.
+        tiers: where to look, in this order.
+        gate: whose artifacts are used.
+        watch: is told of what is wrong in one tier when another one has it.
+        verified: counts what was verified.
+    """
+
+    entry: Entry
+    tiers: tuple[Tier, ...]
+    gate: Gate
+    watch: Watch
+    verified: Verified
+
+    def loaded(self) -> Loaded:
+        """The artifact, its manifest verified and admitted; raises as `Store.load`."""
+        tier, manifest, trust = self._first(self._manifest)
+        return Loaded(manifest, self.fetch, tier.name, trust, self.verified)
+
+    def fetch(self, ref: BlobRef) -> bytes:
+        """The verified bytes of a blob. Bytes are the same wherever their digest was compared."""
+
+        def read(tier: Tier) -> bytes:
+            fast = ref.xxh3 if tier.kind == LOCAL and self.gate.fast_check else ""
+            return self._read(tier, ref.digest, ref.size, MAX_BLOB, fast).data
+
+        return self._first(read)
+
+    def _manifest(self, tier: Tier) -> tuple[Tier, Manifest, str]:
+        """Digest first, then trust, and only then the content."""
+        entry = self.entry
+        found = self._read(tier, entry.id, None, MAX_BYTES)
+        with reading(tier) as store:
+            if store is None:
+                raise MissingArtifact(f"the store at {tier.root} is gone")
+            trust = self.gate.admit(store, tier, entry, found.data, found.owner)
+        try:
+            manifest = Manifest.decode(found.data)
+        except NewerFormat:
+            raise
+        except IntegrityError as error:
+            raise Damaged(error.what, error.why, error.hint, entry.id) from error
+        check_same(entry, Entry.of(manifest, entry.id))
+        return tier, manifest, trust
+
+    def _read(
+        self, tier: Tier, digest: Digest, size: int | None, limit: int, fast: str = ""
+    ) -> Content:
+        with reading(tier) as store:
+            if store is None:
+                raise MissingArtifact(f"the store at {tier.root} is gone")
+            found = read_content(store, digest, size, limit, fast=fast)
+        self.verified.add(len(found.data))
+        return found
+
+    def _first(self, attempt: Callable[[Tier], T]) -> T:
+        """The answer of the first tier that has a good one, else the worst that was found."""
+        failed: list[tuple[Tier, VccError]] = []
+        for tier in self.tiers:
+            try:
+                answer = attempt(tier)
+            except (MissingArtifact, IntegrityError, StorageError) as error:
+                if tier.writable and isinstance(error, Unsafe):
+                    raise
+                failed.append((tier, error))
+                continue
+            for other, wrong in failed:
+                self.watch.passed_over(other, wrong, self.entry)
+            return answer
+        raise _worst([wrong for _, wrong in failed])
+
+
+def _worst(errors: list[VccError]) -> VccError:
+    """What is wrong comes before what is only not there; the first tier comes first."""
+    return next((e for e in errors if not isinstance(e, MissingArtifact)), errors[0])
