@@ -82,7 +82,7 @@ def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int
         for turn, operands in enumerate((first, second, first))
     ]
     moves = [Move(at, first[i], second[i], sizes[i]) for at, i in enumerate(used)]
-    merged = merge(SEGMENT, drafts[0], drafts[1], drafts[2], moves)
+    merged = merge(SEGMENT, drafts[0], drafts[1], drafts[2], moves, one_process=True)
     table = NodeTable(
         regions=tuple(Region(RegionKind.OPERAND, sizes[i], index=i) for i in used),
         cubins=tuple((digest, len(cubins.bytes[digest])) for digest in merged.digests),

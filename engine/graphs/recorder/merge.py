@@ -57,6 +57,7 @@ class Merged:
 @dataclass(slots=True)
 class _Making:
     moves: Sequence[Move]
+    one_process: bool
     kernels: dict[Kernel, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     pointers: int = 0
@@ -67,7 +68,15 @@ class _Making:
 Triple = tuple[Any, Any, Any]
 
 
-def merge(name: str, first: Draft, second: Draft, again: Draft, moves: Sequence[Move]) -> Merged:
+def merge(
+    name: str,
+    first: Draft,
+    second: Draft,
+    again: Draft,
+    moves: Sequence[Move],
+    *,
+    one_process: bool = False,
+) -> Merged:
     """Relocate a graph.
 
     Args:
@@ -75,6 +84,9 @@ def merge(name: str, first: Draft, second: Draft, again: Draft, moves: Sequence[
         first, second, again: captures with the regions at `Move.first`, `Move.second`, and
             `Move.first` once more, in processes of their own or with other bytes in dead memory.
         moves: the regions, with the index each has in the table.
+        one_process: all three were captured in one process. What is an address of it in each is
+            then dead, though it stays: matrix products read no memory of the host. Of captures in
+            several processes such a word may be half an address and half a number.
 
     Raises:
         GraphError: the captures are not of one graph, or hold what cannot be moved; the node, the
@@ -90,7 +102,7 @@ def merge(name: str, first: Draft, second: Draft, again: Draft, moves: Sequence[
             f"they have {', '.join(str(len(draft.nodes)) for draft in drafts)} nodes",
             "the model's forward must do the same in every run: no random choices, no state",
         )
-    making = _Making(moves)
+    making = _Making(moves, one_process)
     for index, triple in enumerate(zip(*(draft.nodes for draft in drafts), strict=True)):
         _check_same(index, triple)
         making.nodes.append(_MERGERS[type(triple[0])](making, where(index, triple[0]), triple))
@@ -140,7 +152,7 @@ def _kernel(making: _Making, name: str, triple: Triple) -> Node:
     node = triple[0]
     first, second, again = (draft.parameters for draft in triple)
     host = frozenset.intersection(*(draft.host for draft in triple))
-    captured = Captured(first, second, again, node.live, host)
+    captured = Captured(first, second, again, node.live, host, making.one_process)
     block = relocate(name, captured, making.moves)
     making.pointers += len(block.pointers)
     making.noise += block.noise

@@ -2,11 +2,11 @@
 
 The same graph is captured three times: with its regions at one place, at another, and once more at
 the first. Bytes that differ between the two captures at one place are noise (padding of structures,
-dead stack) and become zero, and so does a word that is an address of the process in all three: no
-kernel reads it, and it is another one in the next process. An aligned word that moves exactly with
-a region is a pointer into it.
-What is equal in all three is a constant. Anything else depends on an address in a way that cannot
-be reproduced elsewhere, and is refused.
+dead stack) and become zero. An aligned word that moves exactly with a region is a pointer into it.
+A byte that is equal in all three is a constant, whatever stands beside it: structures of kernels
+are filled over dead stack, so that one word can hold half of an old address and a number that the
+kernel reads. Anything else depends on an address in a way that cannot be reproduced elsewhere, and
+is refused.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from vcc.cache.errors import GraphError
 
 WORD = 8
 
-_HOST = range(1 << 40, 1 << 47)
-"""Addresses of a process's own code, heap and stack on 64-bit Linux; they differ between processes
-in their middle bytes only, so such a word is noise as a whole."""
+HALF = WORD // 2
+_LOW = (1 << 8 * HALF) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ class Captured:
 
     `live` are the offsets of words that the driver knew as addresses in present allocations, in the
     first capture; `host` of those that were addresses of the process's own code, heap or stack in
-    each.
+    each. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes zero
+    even where it stays the same.
     """
 
     first: bytes
@@ -47,6 +47,7 @@ class Captured:
     again: bytes
     live: frozenset[int] = frozenset()
     host: frozenset[int] = frozenset()
+    host_is_dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated
     pointers, noise, unsteady = [], 0, []
     for at in range(0, len(done), WORD):
         host = at in captured.host
-        word = _Word(bytes(WORD), noise=WORD) if host else _word(where, at, blocks, moves)
+        word = _host(at, captured) if host else _word(where, at, blocks, moves)
         if word.pointer is not None:
             pointers.append((at, *word.pointer))
         elif word.constant and at in captured.live:
@@ -108,6 +109,16 @@ class _Word:
     noise: int = 0
 
 
+def _host(at: int, captured: Captured) -> _Word:
+    """A word that was an address of the process each time; it moves with no region."""
+    if captured.host_is_dead:
+        return _Word(bytes(WORD), noise=WORD)
+    first, second, again = (
+        block[at : at + WORD] for block in (captured.first, captured.second, captured.again)
+    )
+    return _noise(first, second, again)
+
+
 def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> _Word:
     first, second, again = (block[at : at + WORD] for block in blocks)
     if first == again == second:
@@ -119,7 +130,7 @@ def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -
         return _noise(first, second, again)
     pointer = _pointer(first, second, moves)
     if pointer is None and (rest := _stale_half(first, second, moves)) is not None:
-        return _Word(rest, noise=WORD // 2)
+        return _Word(rest, noise=HALF)
     if pointer is None:
         text = f"{first[::-1].hex()} became {second[::-1].hex()}"
         raise _refused(where, at, f"a value that depends on addresses, but is none ({text})")
@@ -127,19 +138,22 @@ def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -
 
 
 def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | None:
-    """The word without its upper half, if that is what is left of an address under a 32-bit number.
+    """The word without the half that is left of an old address beside a number of four bytes.
 
-    A number of four bytes leaves the rest of its word unwritten, and there the upper half of an
-    older address can stand. Addresses of a region differ in their lower half too between the two
-    places, so a word whose lower half stays holds none.
+    Addresses of a region differ in both halves between the two places, so a word with a half that
+    stays holds none.
     """
-    half = WORD // 2
-    if len(first) != WORD or first[:half] != second[:half]:
+    if len(first) != WORD:
         return None
-    tops = (int.from_bytes(one[half:], "little") for one in (first, second))
-    if all(any(_has_top(top, move) for move in moves) for top in tops):
-        return first[:half] + bytes(half)
+    lows, tops = ([int.from_bytes(one[at], "little") for one in (first, second)] for at in _HALVES)
+    if lows[0] == lows[1] and all(any(_has_top(top, move) for move in moves) for top in tops):
+        return first[:HALF] + bytes(HALF)
+    if tops[0] == tops[1] != 0 and any(_same_low(*lows, move) for move in moves):
+        return bytes(HALF) + first[HALF:]
     return None
+
+
+_HALVES = (slice(0, HALF), slice(HALF, WORD))
 
 
 def _has_top(top: int, move: Move) -> bool:
@@ -147,6 +161,11 @@ def _has_top(top: int, move: Move) -> bool:
     return any(
         base >> 32 <= top <= (base + move.size - 1) >> 32 for base in (move.first, move.second)
     )
+
+
+def _same_low(one: int, other: int, move: Move) -> bool:
+    """Whether these are the lower halves of one offset in the region, at both places."""
+    return (one - move.first) & _LOW == (other - move.second) & _LOW < move.size
 
 
 def _moved(at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> str:
@@ -174,9 +193,6 @@ def _pointer(first: bytes, second: bytes, moves: Sequence[Move]) -> tuple[int, i
 
 def _noise(first: bytes, second: bytes, again: bytes) -> _Word:
     """Keep the bytes that all three agree on: they may belong to a field beside padding."""
-    values = [int.from_bytes(word, "little") for word in (first, second, again)]
-    if len(first) == WORD and all(value in _HOST for value in values):
-        return _Word(bytes(WORD), noise=WORD)
     triples = list(zip(first, second, again, strict=True))
     kept = bytes(a if a == b == c else 0 for a, b, c in triples)
     return _Word(kept, noise=sum(not a == b == c for a, b, c in triples))

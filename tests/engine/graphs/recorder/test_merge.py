@@ -110,6 +110,18 @@ def test_equal_kernels_are_one_record() -> None:
     assert [node.target for node in merged.nodes] == [0, 0, 1]
 
 
+@pytest.mark.parametrize(("one_process", "kept"), [(True, False), (False, True)])
+def test_an_address_of_the_process_is_dead_where_one_process_captured(
+    one_process: bool, kept: bool
+) -> None:
+    """Captures of several processes tell by their bytes: flags may lie over an old address."""
+    word = 0x7FFE_1234_0101
+    drafts = [draft([kernel(word, 5, host=[0])]) for _ in range(3)]
+    merged = merge("recorded", *drafts, [SPACE], one_process=one_process)
+    (data,) = merged.nodes[0].params
+    assert data.value == struct.pack("<QQ", word if kept else 0, 5)
+
+
 def test_edges_that_are_no_chain_are_kept_with_their_data() -> None:
     edges = [[0, 1, 1, 1, 0], [0, 2, 0, 0, 0]]
     nodes = [kernel(1), kernel(2), kernel(3)]
