@@ -38,8 +38,8 @@ class Captured:
 
     `live` are the offsets of words that the driver knew as addresses in present allocations, in the
     first capture; `host` of those that were addresses of the process's own code, heap or stack in
-    each. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes zero
-    even where it stays the same.
+    each. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes
+    zero even where it stays the same.
     """
 
     first: bytes
