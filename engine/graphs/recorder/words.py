@@ -148,7 +148,7 @@ def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | N
     lows, tops = ([int.from_bytes(one[at], "little") for one in (first, second)] for at in _HALVES)
     if lows[0] == lows[1] and all(any(_has_top(top, move) for move in moves) for top in tops):
         return first[:HALF] + bytes(HALF)
-    if tops[0] == tops[1] != 0 and any(_same_low(*lows, move) for move in moves):
+    if tops[0] == tops[1] != 0 and any(_same_low(lows[0], lows[1], move) for move in moves):
         return bytes(HALF) + first[HALF:]
     return None
 
