@@ -21,12 +21,12 @@ from vcc.cache.explain import Miss, explain_miss
 from vcc.cache.gate import Gate, Own, gate_of
 from vcc.cache.key import Key, cleaned
 from vcc.cache.load import Loading
-from vcc.cache.loaded import Loaded, Verified
+from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.cache.refs import REFS, bases, newest_first, read_refs
 from vcc.cache.request import Entry
 from vcc.cache.root import LAYOUT, opened
-from vcc.cache.settings import cache_root, read_settings
+from vcc.cache.settings import Settings, cache_root, read_settings
 from vcc.cache.tiers import RemoteSource, Tier, reading, tiers_of
 from vcc.cache.trouble import Unsafe, storage
 
@@ -58,21 +58,30 @@ class Store:
 
     @classmethod
     def open(
-        cls, root: Path | None = None, *, on_damage: Callable[[Damage], None] = log_damage
+        cls,
+        root: Path | None = None,
+        *,
+        on_damage: Callable[[Damage], None] = log_damage,
+        settings: Settings | None = None,
     ) -> Store:
         """The store at `root`, else where the settings say, with all that they say of it.
 
         Creates nothing.
 
+        Args:
+            root: of the local tier.
+            on_damage: called once per bad entry and process.
+            settings: instead of those of the environment.
+
         Raises:
             ConfigError: a setting cannot be read.
         """
-        settings, place = read_settings(), cache_root(root)
+        settings, at = settings or read_settings(), cache_root(root)
         return cls(
-            place,
+            at,
             on_damage,
             lower=settings.lower,
-            gate=gate_of(settings, place),
+            gate=gate_of(settings, at),
             strict=settings.strict or settings.policy == "prod",
         )
 
@@ -118,10 +127,14 @@ class Store:
         found = [entry for base in names for entry in self._refs(base)]
         return iter(sorted(found, key=newest_first))
 
-    def load(self, entry: Entry) -> Loaded:
+    def load(self, entry: Entry, *, full: bool = False) -> Loaded:
         """The artifact of an entry, its manifest verified and admitted.
 
         Where a tier lacks or spoils a file, the next one is asked, also for each blob later.
+
+        Args:
+            entry: which.
+            full: compare SHA-256 of each blob, also where XXH3-128 would do.
 
         Raises:
             MissingArtifact: it is gone, or of a format that only a later vcc reads.
@@ -129,7 +142,8 @@ class Store:
             Untrusted: the gate does not admit it.
             StorageError, Unsafe: the store cannot be read.
         """
-        return Loading(entry, self.tiers, self.gate, self._watch, Verified()).loaded()
+        fast = self.gate.fast_check and not full
+        return Loading(entry, self.tiers, self.gate, self._watch, fast).loaded()
 
     def publish(self, manifest: Manifest, blobs: Mapping[str, bytes]) -> Entry:
         """Store an artifact; it is visible when this returns and complete whenever it is visible.

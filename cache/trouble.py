@@ -26,6 +26,15 @@ _HINTS = {
 }
 
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class StorageFull(StorageError):
+    """No room, no inodes, or the quota is used up."""
+
+    id = "STORAGE_FULL"
+
+
 class Unsafe(IntegrityError):
     """A root, folder or file that others could have prepared or changed."""
 
@@ -51,7 +60,8 @@ def storage_error(what: str, path: str, error: OSError) -> StorageError:
     if error.errno in (errno.EACCES, errno.EPERM):
         why += _owner(path)
     hint = _HINTS.get(error.errno or 0, "Check the folder, or set VCC_CACHE_DIR to another place")
-    return StorageError(f"cannot {what} {path}", why, hint)
+    kind = StorageFull if error.errno in _FULL else StorageError
+    return kind(f"cannot {what} {path}", why, hint)
 
 
 def user_name(uid: int) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, size_text
+from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
 
 @takes_model()
+@takes_place
 def compile_command(
     asked: ModelOptions,
-    cache_dir: options.CacheDir = None,
+    place: Place,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what would be built and why, build nothing")
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Build and store the artifact of a model."""
-    from vcc.cache.store import Store
     from vcc.engine.request import settle
 
-    settled, store = settle(build_request(asked)), Store.open(cache_dir)
+    settled, store = settle(build_request(asked)), open_store(place)
     command = _dry_run if dry_run else _build
     command(settled, store, as_json=json)
 

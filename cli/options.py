@@ -12,6 +12,7 @@ GRAPH_MODES = ("none", "piecewise", "full", "full_decode_only", "full_and_piecew
 COMPILE_MODES = ("vcc", "stock", "none")
 DTYPES = ("fp32", "bf16", "fp16")
 GOLDEN = ("off", "one", "all")
+POLICIES = ("own", "signed", "prod")
 
 
 def complete(values: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -135,6 +136,23 @@ Stored = Annotated[
 CacheDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option("--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR"),
+]
+Remote = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--remote", metavar="URL", help="asked when no store has it; also VCC_REMOTE"),
+]
+Policy = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--policy",
+        metavar="|".join(POLICIES),
+        help="whose artifacts are used; also VCC_POLICY",
+        autocompletion=complete(POLICIES),
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="trouble with a store is an error; also VCC_STRICT=1"),
 ]
 Jobs = Annotated[
     int,

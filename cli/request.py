@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import wraps
-from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from vcc.cli import options
+from vcc.cli.folding import Command, folding
 
 if TYPE_CHECKING:
     from vcc.engine.config.types import CompilationConfig
@@ -42,43 +41,13 @@ class ModelOptions:
     keep: options.Keep = None
 
 
-def takes_model(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_model(*without: str) -> Callable[[Command], Command]:
     """A command whose parameter `asked` becomes the options of `ModelOptions`.
-
-    Typer makes options of a signature; they stand where `asked` stood.
 
     Args:
         without: fields that the command has no option for.
     """
-    hints = get_type_hints(ModelOptions, include_extras=True)
-    shared = [
-        Parameter(
-            one.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.name == "model" else one.default,
-            annotation=hints[one.name],
-        )
-        for one in fields(ModelOptions)
-        if one.name not in without
-    ]
-
-    def fold(command: Callable[..., None]) -> Callable[..., None]:
-        own = signature(command, eval_str=True).parameters.values()
-        shown: list[Parameter] = []
-        for parameter in own:
-            alone = parameter.replace(kind=Parameter.KEYWORD_ONLY)
-            shown += shared if parameter.name == "asked" else [alone]
-
-        @wraps(command)
-        def folded(**values: Any) -> None:
-            model = {one.name: values.pop(one.name) for one in shared}
-            command(asked=ModelOptions(**model), **values)
-
-        folded.__signature__ = Signature(shown)  # type: ignore[attr-defined]
-        folded.__annotations__ = {one.name: one.annotation for one in shown}
-        return folded
-
-    return fold
+    return folding("asked", ModelOptions, without)
 
 
 def build_request(options: ModelOptions) -> BuildRequest:

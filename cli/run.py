@@ -10,6 +10,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import events
+from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 
 @takes_model("keep")
+@takes_place
 def run_command(
     asked: ModelOptions,
+    place: Place,
     prompt: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--prompt", "-p", metavar="TEXT", help="a prompt (repeatable)"),
@@ -84,7 +87,6 @@ def run_command(
             help="most memory of a GPU's KV cache: bytes, or a share of what weights leave free",
         ),
     ] = None,
-    cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
     """Boot a model and answer prompts.
@@ -97,12 +99,11 @@ def run_command(
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
     with ledger.phase("resolve"):
-        from vcc.cache.store import Store
         from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
         from vcc.engine.request import settle
 
         cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
-        settled, store = settle(build_request(asked)), Store.open(cache_dir)
+        settled, store = settle(build_request(asked)), open_store(place)
     with ledger.phase("import"):
         from vcc.engine.config.environment import import_numpy
 

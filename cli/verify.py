@@ -8,19 +8,20 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, short, size_text
+from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
 from vcc.cli.stored import find_entry
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vcc.engine.verify_interpret import Interpreted
     from vcc.engine.verify_run import Ran
 
 
 @takes_model("keep")
+@takes_place
 def verify_command(
     asked: ModelOptions,
+    place: Place,
     interpret: Annotated[
         bool,
         typer.Option(
@@ -37,7 +38,6 @@ def verify_command(
             "--tokens", metavar="1,7,40", help="with --interpret: tokens of the steps to run"
         ),
     ] = None,
-    cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
     """Check a stored artifact (id or model), or what a model's GPU code computes."""
@@ -58,18 +58,17 @@ def verify_command(
             "add --interpret, or leave --tokens out",
         )
     if interpret:
-        _interpret(asked, tokens, cache_dir, as_json=json)
+        _interpret(asked, tokens, place, as_json=json)
     else:
-        _stored(asked.model, cache_dir, run=run, as_json=json)
+        _stored(asked.model, place, run=run, as_json=json)
 
 
-def _stored(name: str, cache_dir: Path | None, *, run: bool, as_json: bool) -> None:
-    from vcc.cache.store import Store
+def _stored(name: str, place: Place, *, run: bool, as_json: bool) -> None:
     from vcc.engine.verify import verify
 
-    store = Store.open(cache_dir)
+    store = open_store(place)
     entry = find_entry(store, name)
-    loaded = store.load(entry)
+    loaded = store.load(entry, full=True)
     found, ran = verify(loaded), None
     if run:
         from vcc.engine.verify_run import run_goldens
@@ -97,14 +96,11 @@ def _as_ran(ran: Ran) -> str:
     return "\n".join(lines)
 
 
-def _interpret(
-    asked: ModelOptions, tokens: str | None, cache_dir: Path | None, *, as_json: bool
-) -> None:
-    from vcc.cache.store import Store
+def _interpret(asked: ModelOptions, tokens: str | None, place: Place, *, as_json: bool) -> None:
     from vcc.engine.config.spellings import parse_sizes
     from vcc.engine.request import settle
 
-    settled, store = settle(build_request(asked)), Store.open(cache_dir)
+    settled, store = settle(build_request(asked)), open_store(place)
     counts = () if tokens is None else parse_sizes(tokens, "--tokens")
     shown = events(quiet=as_json)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
+from vcc.cache.gate import Untrusted
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
@@ -89,6 +90,8 @@ def _reused(build: Build, keys: BuildKeys) -> Built | None:
                     build.events.note("nothing to keep: the code was there already")
                 return built
     except StorageError as error:
+        if build.store.strict:
+            raise
         build.events.note(f"the store cannot be searched: {error}")
     return None
 
@@ -101,11 +104,16 @@ def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:
         if build.settled.resolved.artifact.needs_gpu and not _same_request(loaded, build.settled):
             return None  # recorded graphs are of the sizes that were declared
         blobs = loaded.read_all()
+    except Untrusted as error:
+        build.events.note(f"artifact {entry.artifact[:12]} is not used: {error}")
+        return None
     except IntegrityError as error:
         build.store.quarantine(entry, error)
         build.events.note(f"artifact {entry.artifact[:12]} is damaged and rebuilt: {error}")
         return None
     except VccError as error:
+        if build.store.strict and isinstance(error, StorageError):
+            raise
         build.events.note(f"artifact {entry.artifact[:12]} cannot be reused: {error}")
         return None
     if _same_request(loaded, build.settled):
@@ -158,6 +166,19 @@ def _published(
     with build.stage("publish"):
         try:
             entry = build.store.publish(manifest, blobs)
-            return Built(build.store.load(entry), entry, reused)
+            return Built(_read_back(build, entry, manifest, blobs), entry, reused)
         except VccError as error:
+            if build.store.strict and isinstance(error, StorageError):
+                raise
             return Built(Loaded.of(manifest, blobs), None, reused, str(error))
+
+
+def _read_back(
+    build: Build, entry: Entry, manifest: Manifest, blobs: Mapping[str, bytes]
+) -> Loaded:
+    """What was stored as a later run will see it; in memory where that run needs a signature."""
+    try:
+        return build.store.load(entry)
+    except Untrusted as error:
+        build.events.note(f"artifact {entry.artifact[:12]} is stored, but not used yet: {error}")
+        return Loaded.of(manifest, blobs)

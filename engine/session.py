@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vcc.cache.blob import Damaged
+from vcc.cache.damage import Damage
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
+from vcc.cache.gate import Untrusted
+from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
-from vcc.cache.store import Damage, Store
+from vcc.cache.store import Store
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.matching import answers, play_of, without_graphs
@@ -59,6 +62,9 @@ class Session:
     def __post_init__(self) -> None:
         if not isinstance(self.events, NotedEvents):
             object.__setattr__(self, "events", NotedEvents(self.events))
+        events = self.events
+        told = replace(self.store, on_trouble=lambda error: events.note(str(error)))
+        object.__setattr__(self, "store", told)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -92,34 +98,47 @@ class Found:
 
 
 def find(session: Session) -> Found:
-    """Ask the store; imports no torch. A store that cannot be read has nothing, and says so."""
+    """Ask the store; imports no torch. A store that cannot be read has nothing, and says so.
+
+    Raises:
+        StorageError: it cannot be read and is strict.
+    """
     base, stated = look_up(session.settled)
-    store, damage = _watched(session.store)
+    store, damage = _watched(session)
+
+    def fits(entry: Entry) -> bool:
+        return answers(entry, stated) and refusal(dict(entry.host_rules)) is None
+
     try:
-        found = store.find(base, without_graphs(stated))
-        entries = tuple(entry for entry in found if answers(entry, stated))
-        refused = {entry: refusal(dict(entry.host_rules)) for entry in entries}
-        usable = tuple(entry for entry, why in refused.items() if why is None)
+        usable = store.find(base, without_graphs(stated), accept=fits)
         if usable:
             return Found(_preferred(usable, session.settled, stated), damage=tuple(damage))
-        nearest = next(iter(refused.values()), None)
-        if nearest is not None:
-            return Found((), f"not for this host: {nearest.why}", nearest, tuple(damage))
-        why = str(_of_ref(damage[0])) if damage else str(session.store.misses(base, stated))
-        return Found((), why, damage=tuple(damage))
+        return _nothing(replace(store, remote=None), base, stated, damage)
     except StorageError as error:
+        if store.strict:
+            raise
         return Found((), str(error), damage=tuple(damage))
 
 
-def _watched(store: Store) -> tuple[Store, list[Damage]]:
-    """The same store, and what it reports from now on."""
+def _nothing(store: Store, base: Key, stated: Mapping[str, str], damage: list[Damage]) -> Found:
+    """Why no entry can be used."""
+    near = (entry for entry in store.find(base, without_graphs(stated)) if answers(entry, stated))
+    refused = next((refusal(dict(entry.host_rules)) for entry in near), None)
+    if refused is not None:
+        return Found((), f"not for this host: {refused.why}", refused, tuple(damage))
+    why = str(_of_ref(damage[0])) if damage else str(store.misses(base, stated))
+    return Found((), why, damage=tuple(damage))
+
+
+def _watched(session: Session) -> tuple[Store, list[Damage]]:
+    """The session's store, and what it reports from now on."""
     told: list[Damage] = []
 
     def tell(damage: Damage) -> None:
         told.append(damage)
-        store.on_damage(damage)
+        session.store.on_damage(damage)
 
-    return replace(store, on_damage=tell), told
+    return replace(session.store, on_damage=tell), told
 
 
 def _preferred(
@@ -195,14 +214,19 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     for entry in found.entries:
         try:
             return Ready(_stored(session, entry, booting), entry.artifact)
+        except Untrusted as error:
+            damage, why = error, f"artifact {entry.artifact[:12]} is not used: {error}"
+            session.events.note(why)
         except IntegrityError as error:
             damage, why = error, f"artifact {entry.artifact[:12]} is damaged: {error}"
             session.store.quarantine(entry, error)
             session.events.note(why)
         except (MissingArtifact, StorageError) as error:
+            if session.store.strict and isinstance(error, StorageError):
+                raise
             why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
             session.events.note(why)
-    if session.require_warm:
+    if session.require_warm or session.store.gate.fails_closed:
         raise _refused(session, found, why, damage)
     return _built(session, why, booting)
 
