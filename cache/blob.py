@@ -64,7 +64,7 @@ def read_content(
         StorageError: the system refuses to open it.
     """
     *folders, name = place(digest)
-    with _explained(digest, f"{store.path}/{'/'.join(place(digest))}"):
+    with explained(digest, f"{store.path}/{'/'.join(place(digest))}"):
         found = _retried(lambda: _read(store, tuple(folders), name, size, limit))
     if not _right(found, digest, fast):
         raise Damaged(f"blob {digest.short} is damaged", "its digest does not match", "", digest)
@@ -114,7 +114,7 @@ def _retried(read: Callable[[], Content]) -> Content:
 
 
 @contextmanager
-def _explained(digest: Digest, path: str) -> Iterator[None]:
+def explained(digest: Digest, path: str) -> Iterator[None]:
     """Sort what can go wrong at a blob into a miss, damage and storage trouble."""
     try:
         yield

@@ -115,6 +115,15 @@ class Folder:
             Unsafe: not a regular file, or not one of ours.
             OSError: as the system says (ELOOP for a symlink).
         """
+        with self.opened(name, size=size, limit=limit, accepted=accepted) as (fd, found):
+            private = self.private and is_private(found)
+            return Content(_read_all(fd, found.st_size), writer(found), private)
+
+    @contextmanager
+    def opened(
+        self, name: str, *, size: int | None = None, limit: int, accepted: bool = False
+    ) -> Iterator[tuple[int, os.stat_result]]:
+        """The descriptor of a regular file and what the system says of it; as `content`."""
         fd = os.open(name, FILE_FLAGS, dir_fd=self.fd)
         try:
             found = os.fstat(fd)
@@ -122,8 +131,7 @@ class Folder:
             wanted = found.st_size if size is None else size
             if found.st_size != wanted or wanted > limit:
                 raise WrongSize(found.st_size, wanted if wanted <= limit else limit)
-            private = self.private and is_private(found)
-            return Content(_read_all(fd, wanted), writer(found), private)
+            yield fd, found
         finally:
             os.close(fd)
 

@@ -10,14 +10,15 @@ lock and a reader sees each index whole or not at all.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vcc.cache import canonical
 from vcc.cache.blob import read_blob
+from vcc.cache.bundle import Bundle, opened_bundle
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
@@ -27,6 +28,7 @@ from vcc.cache.root import opened
 from vcc.cache.trouble import storage
 
 _log = logging.getLogger(__name__)
+Index = TypeVar("Index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,22 @@ class Shelf:
         Raises:
             StorageError, Unsafe: the store cannot be read. One that is not there has none.
         """
+        return self.read_indexes(_object)
+
+    def read_indexes(self, decode: Callable[[bytes], Index | None]) -> tuple[Index, ...]:
+        """As `indexes`, by a reader of the caller's own.
+
+        Args:
+            decode: from the text of an index, whose digest is right, to a value; None for one that
+                is of no interest. An IntegrityError says that it is damaged.
+        """
         with self._reading() as store:
             if store is None:
                 return ()
             try:
                 with store.below(*self.place) as shelf:
                     names = [name for name in shelf.names() if is_digest(name)]
-                    found = [self._index(store, shelf, name) for name in names]
+                    found = [self._index(store, shelf, name, decode) for name in names]
             except (FileNotFoundError, NotADirectoryError):
                 return ()
         return tuple(index for index in found if index is not None)
@@ -75,6 +86,16 @@ class Shelf:
                 raise MissingArtifact(f"the store at {self.root} is gone")
             return read_blob(store, Digest(digest), size)
 
+    @contextmanager
+    def bundle(self, digest: str, size: int) -> Iterator[Bundle]:
+        """A bundle that an index names, open; errors as `read`."""
+        with ExitStack() as stack:
+            with self._reading() as store:
+                if store is None:
+                    raise MissingArtifact(f"the store at {self.root} is gone")
+                bundle = stack.enter_context(opened_bundle(store, Digest(digest), size))
+            yield bundle
+
     def publish(self, index: Mapping[str, Any], blobs: Mapping[str, bytes]) -> str:
         """Store blobs (SHA-256 in hex to bytes) and then the index over them; its digest.
 
@@ -99,9 +120,11 @@ class Shelf:
                 shelf.sync()
         return name
 
-    def _index(self, store: Folder, shelf: Folder, name: str) -> Mapping[str, Any] | None:
+    def _index(
+        self, store: Folder, shelf: Folder, name: str, decode: Callable[[bytes], Index | None]
+    ) -> Index | None:
         try:
-            return _read(shelf, name)
+            return decode(_text(shelf, name))
         except FileNotFoundError:
             return None
         except (VccError, WrongSize, OSError) as error:
@@ -122,9 +145,17 @@ class Shelf:
 
 
 def _read(shelf: Folder, name: str) -> Mapping[str, Any]:
+    return _object(_text(shelf, name))
+
+
+def _text(shelf: Folder, name: str) -> bytes:
     data = shelf.read(name, limit=MAX_BYTES)
     if Digest.of(data).hex != name:
         raise IntegrityError("an index is damaged", "its digest does not match")
+    return data
+
+
+def _object(data: bytes) -> Mapping[str, Any]:
     value = canonical.decode(data, "index")
     if not isinstance(value, dict):
         raise IntegrityError("an index is damaged", "it is no object")
