@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-from vcc.cache.errors import ConfigError, IntegrityError
+from vcc.cache.errors import IntegrityError
 from vcc.cache.folder import Folder
 from vcc.cache.request import Entry
-from vcc.cache.settings import Settings
+from vcc.cache.settings import Settings, read_settings
 from vcc.cache.tiers import Tier
 
 
@@ -34,42 +31,29 @@ class Gate(Protocol):
     def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
         """Why the artifact is admitted, one line such as "written by this account".
 
+        Nothing but the manifest has been read by then.
+
         Args:
             store: the open `v1` folder of the tier.
             tier: where the manifest was read.
             entry: what the ref says of it.
             manifest: its bytes, whose SHA-256 is the artifact's id.
-            owner: user id of the owner of the manifest's file.
+            owner: user id of the one account that can have written the manifest's file;
+                `owners.UNKNOWN` where others could have too.
 
         Raises:
             Untrusted: it is not admitted, with the reason.
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Own:
-    """Policy `own`: what this account or root wrote."""
+def gate_of(settings: Settings) -> Gate:
+    """The gate that the settings ask for."""
+    from vcc.cache.trust.place import TrustPlace
+    from vcc.cache.trust.policy import PolicyGate  # it imports this module
 
-    fast_check: bool = True
-    fails_closed: bool = False
-
-    def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
-        """As in `Gate`."""
-        if owner == os.geteuid():
-            return "written by this account"
-        if owner == 0:
-            return "written by root"
-        raise Untrusted(
-            f"artifact {entry.id.short} is not trusted", f"it was written by uid {owner}"
-        )
+    return PolicyGate(settings.policy, TrustPlace.open(settings.trust_dir))
 
 
-def gate_of(settings: Settings, root: Path) -> Gate:
-    """The gate that the settings ask for, at a store's root.
-
-    Raises:
-        ConfigError: the policy is not there.
-    """
-    if settings.policy in ("", "own"):
-        return Own()
-    raise ConfigError(f"VCC_POLICY={settings.policy} is not there yet", "", "Use own")
+def default_gate() -> Gate:
+    """The gate that the environment asks for; raises ConfigError as `read_settings`."""
+    return gate_of(read_settings())

@@ -99,7 +99,10 @@ def user_trust_folder(variables: Mapping[str, str] | None = None) -> Path:
     named = env.get("VCC_TRUST_DIR", "")
     if named:
         return _absolute(named)
-    return _absolute(env.get("XDG_CONFIG_HOME", "").strip() or "~/.config") / "vcc" / "trust"
+    config = os.path.expanduser(env.get("XDG_CONFIG_HOME", "").strip() or "~/.config")
+    if config.startswith("~"):  # an account without a home: it has no such folder
+        config = os.devnull
+    return _absolute(config) / "vcc" / "trust"
 
 
 def signing_secrets(variables: Mapping[str, str] | None = None) -> tuple[str, str]:

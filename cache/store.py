@@ -18,7 +18,7 @@ from vcc.cache.blob import Damaged, place
 from vcc.cache.damage import Damage, Watch, log_damage, log_trouble, ref_place, says_nothing
 from vcc.cache.errors import StorageError, VccError
 from vcc.cache.explain import Miss, explain_miss
-from vcc.cache.gate import Gate, Own, gate_of
+from vcc.cache.gate import Gate, default_gate, gate_of
 from vcc.cache.key import Key, cleaned
 from vcc.cache.load import Loading
 from vcc.cache.loaded import Loaded
@@ -50,7 +50,7 @@ class Store:
     root: Path
     on_damage: Callable[[Damage], None] = log_damage
     lower: tuple[Path, ...] = ()
-    gate: Gate = field(default_factory=Own)
+    gate: Gate = field(default_factory=default_gate)
     remote: RemoteSource | None = None
     strict: bool = False
     on_trouble: Callable[[VccError], None] = log_trouble
@@ -81,7 +81,7 @@ class Store:
             at,
             on_damage,
             lower=settings.lower,
-            gate=gate_of(settings, at),
+            gate=gate_of(settings),
             strict=settings.strict or settings.policy == "prod",
         )
 
