@@ -14,6 +14,8 @@ from vcc.cache.store import Store
 from vcc.engine.compile.artifact import Made, manifest_of, replan
 from vcc.engine.compile.building import Build
 from vcc.engine.compile.keys import BuildKeys, build_keys, pairs
+from vcc.engine.compile.observed import observed
+from vcc.engine.compile.scratch import sweep
 from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.modes import Backend, CompileMode, Platform
 from vcc.engine.events import Events
@@ -32,6 +34,7 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
         DeviceError: no compiler, no GPU to record on, or a dtype or CPU level without kernels.
         CompileError, GraphError: a stage failed.
     """
+    sweep()
     settled = settle(request)
     _check_supported(settled)
     holds = settled.resolved.artifact.holds
@@ -133,7 +136,7 @@ def _publish_again(build: Build, loaded: Loaded, blobs: Mapping[str, bytes]) -> 
 
 def _fresh(build: Build, *, compiles: bool) -> Built:
     build.counters.add("misses")
-    made = _made(build) if compiles else Made()
+    made = observed(build, _made) if compiles else Made()
     manifest = manifest_of(build.settled, build.code, made, build.stages)
     return _published(build, manifest, made.blobs)
 

@@ -1,7 +1,15 @@
-"""Private folders of a build, removed however the build ends."""
+"""Private folders of a build, removed however the build ends.
+
+A build that is killed cannot do that: the name of a folder says whose it is, and the next build
+removes those of processes that are gone.
+
+    name = "vcc-build-" process "." 8 hex digits        ; process as in cache/process.py
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import signal
 import tempfile
@@ -11,18 +19,49 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from vcc.cache.process import Life, Process
+
+PREFIX = "vcc-build-"
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
     """A fresh folder for the body; it is gone afterwards, also after an impatient second Ctrl-C."""
-    folder = Path(tempfile.mkdtemp(prefix="vcc-build-"))
+    folder = Path(tempfile.gettempdir()) / f"{PREFIX}{Process.own()}.{os.urandom(4).hex()}"
+    folder.mkdir(mode=0o700)
     try:
         yield folder
     finally:
         with undisturbed():
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep() -> None:
+    """Remove what killed builds of this user left in the temporary folder; never raises.
+
+    A folder stays while its process runs, when that cannot be known from here (another host,
+    container or boot), and when it is another user's. A link is never followed nor removed.
+    """
+    try:
+        with os.scandir(tempfile.gettempdir()) as found:
+            left = [Path(one.path) for one in found if _is_left(one)]
+    except OSError as error:
+        _log.debug("the temporary folder cannot be listed: %s", error)
+        return
+    for folder in left:
+        _log.info("removing %s: the build that made it was killed", folder)
+        shutil.rmtree(folder, ignore_errors=True)  # refuses links, also at the last moment
+
+
+def _is_left(entry: os.DirEntry[str]) -> bool:
+    if not entry.name.startswith(PREFIX) or not entry.is_dir(follow_symlinks=False):
+        return False
+    owner = Process.parse(entry.name.removeprefix(PREFIX))
+    own = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    return own and owner is not None and owner.life() is Life.GONE
 
 
 @contextmanager
