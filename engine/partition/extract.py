@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +35,20 @@ Carriers = Mapping[sympy.Symbol, tuple[Node, int]]
 """For each size symbol a step input and the dimension of it that has this size."""
 
 
-def extract(part: Part, carriers: Carriers) -> Extracted:
+def extract(part: Part, carriers: Carriers, buffers: Collection[Node] = ()) -> Extracted:
     """Copy a part into a graph of its own.
 
     Sizes are rebuilt from the tensors that the part takes; where none of them carries a size
     the step input that does is added.
+
+    Args:
+        part: of the assignment.
+        carriers: the step inputs that have each size.
+        buffers: allocations that became buffers of the step. One that is made like a tensor
+            (`new_empty`) takes its sizes alone: the tensor need not leave the part for it.
     """
     members = frozenset(part.nodes)
-    outputs = tuple(n for n in part.nodes if _leaves(n, members))
+    outputs = tuple(n for n in part.nodes if _leaves(n, members.union(buffers)))
     inputs = _with_carriers(_tensor_inputs(part.nodes, members), part.nodes, outputs, carriers)
     copier = _Copier(inputs, outputs)
     for node in part.nodes:
@@ -52,10 +58,10 @@ def extract(part: Part, carriers: Carriers) -> Extracted:
     return Extracted(GraphModule(root, copier.graph), inputs, outputs)
 
 
-def _leaves(node: Node, members: frozenset[Node]) -> bool:
+def _leaves(node: Node, stays: frozenset[Node]) -> bool:
     if not isinstance(node.meta.get("val"), torch.Tensor):
         return False
-    return any(u not in members and not is_symbolic(u) for u in node.users)
+    return any(u not in stays and not is_symbolic(u) for u in node.users)
 
 
 def _tensor_inputs(nodes: Sequence[Node], members: frozenset[Node]) -> list[Node]:

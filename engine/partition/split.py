@@ -43,7 +43,7 @@ def split(
         if part.kind is PartKind.SPLIT:
             writer.add_op(part)
         else:
-            extracted = extract(part, carriers)
+            extracted = extract(part, carriers, assignment.buffers)
             writer.add_piece(extracted, piece_of(extracted, traced.ranges, options))
     return writer.finish()
 

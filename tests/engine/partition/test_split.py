@@ -122,6 +122,23 @@ def test_p6_a_part_that_only_allocates_disappears() -> None:
     assert not pieces.unique
 
 
+def test_a_buffer_made_like_a_tensor_does_not_carry_the_tensor_out_of_its_piece() -> None:
+    """Only sizes are taken from it, so no copy of it is made for anyone."""
+
+    def model(m: Any, x: Tensor) -> Tensor:
+        inner = x * 2
+        out = inner.new_empty(inner.shape)
+        seen = inner + 1
+        toy.attend(seen, seen, out)
+        return toy.mix(out)
+
+    pieces = cut(model)
+    first, *rest = pieces.program.calls
+    assert first.kind == "piece"
+    assert len(first.outs) == 1
+    assert first.outs[0] in rest[0].args
+
+
 def test_a_number_computed_from_a_size_keeps_its_fraction() -> None:
     """A float or a condition made of sizes is recomputed inside the piece, not cut to an int."""
     mean = cut(lambda m, x: toy.mix(x) * (1 / x.shape[0]))

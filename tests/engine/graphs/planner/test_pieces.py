@@ -143,6 +143,36 @@ def test_operators_in_triton_stay_launches_of_their_piece_in_every_layer() -> No
     assert names == ["fused_add_rms_norm", "silu_and_mul", "fused_add_rms_norm"]
 
 
+def test_a_rotation_in_triton_returns_what_is_read_and_costs_one_launch_to_lay_rows_out() -> None:
+    """q and k lie in one product's rows; the kernel takes dense ones. None of that is a result."""
+
+    def body() -> Any:
+        from support.decoders import SHAPE, spec
+
+        from vcc.engine.config.types import DEFAULT_SPLITTING_OPS
+        from vcc.engine.ops.choice import OpChoice
+        from vcc.engine.ops.register import load_ops
+        from vcc.engine.partition.split import split
+        from vcc.engine.passes.apply import PASSES, apply
+        from vcc.engine.trace.decoder import decoder_trace
+        from vcc.engine.trace.trace import trace
+
+        load_ops()
+        found = []
+        for names in ((), ("rotary_embedding",)):
+            with torch.device("cuda"):
+                choice = OpChoice(frozenset(names), "triton")
+                request = decoder_trace(spec("llama", 4), torch.bfloat16, choice, SHAPE)
+            pieces = split(apply(trace(request), PASSES).traced, DEFAULT_SPLITTING_OPS, ())
+            seam = compile_piece(pieces.unique[1], SM_90, cuda_options({}), strided=range(9))
+            found.append([len(seam.work), pieces.unique[1].outputs])
+        return found
+
+    (plain, outputs), (rotated, left) = in_a_gpu_build(body)
+    assert rotated == plain + 1
+    assert left == outputs - 2  # the rotated q and k lie in buffers of the step
+
+
 def test_a_scaled_product_is_refused_by_name() -> None:
     def forward(self: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.addmm(y, x, self.w.t(), alpha=2)
