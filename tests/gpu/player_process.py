@@ -6,8 +6,8 @@ The job names model, options, store, prompts (token ids by name), and runs: list
 {prompt: tokens}. What a run leaves over of its prompts is fed token by token, all in one batch.
 Logits of the wanted rows of every prompt are written as `<run>/<prompt>` [rows, vocab] fp32. With
 `others`, so many boots of the same artifact come first and stay, so that addresses are other ones.
-With `repeats`, the last step is repeated so often. Prints one JSON line: heavy modules, resident
-bytes, counters, and what the repeats changed.
+With `repeats`, the last step is repeated so often. Prints one JSON line: heavy modules, counters,
+and what the repeats changed.
 """
 
 from __future__ import annotations
@@ -158,9 +158,8 @@ def main() -> None:
     np.savez(out, **found)
     drift = repeated(runner, [5, 6, 7, 8], job["repeats"]) if job.get("repeats") else {}
     booted.account(counters)
-    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     heavy = [name for name in HEAVY if name in sys.modules]
-    told = {"heavy": heavy, "peak_rss": usage, "counters": counters.as_dict(), "drift": drift}
+    told = {"heavy": heavy, "counters": counters.as_dict(), "drift": drift}
     print(json.dumps(told | {"boots": 1 + len(others)}))
 
 

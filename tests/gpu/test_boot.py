@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.gpu_jobs import Done, python, vcc
+from support.resident import WATCHED, by_mapping
 
 from vcc.engine.models.source import DEMO
 
@@ -22,16 +23,6 @@ LIMITS = ("--max-model-len", 512, "--max-num-seqs", 16)
 PROMPT = ("--prompt", "It is a truth", "--max-new-tokens", 8, "--temperature", 0)
 RUN = ("run", *LIMITS, *TARGET, "--require-warm", "--json", *PROMPT)
 RING = 32 << 20
-
-MEASURED = """
-import json, resource, sys
-from vcc.cli.main import run
-code = run(sys.argv[1:])
-heavy = [m for m in ("torch", "triton", "transformers", "sympy") if m in sys.modules]
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"heavy": heavy, "peak": peak}), file=sys.stderr)
-sys.exit(code)
-"""
 
 SESSION = """
 import os, sys
@@ -150,11 +141,13 @@ def run(store: Path, *more: object, model: object = "demo", **environment: str) 
 
 
 def test_a_boot_imports_nothing_heavy_and_stays_small(shelf: Path) -> None:
-    done = python("-c", MEASURED, "run", "demo", *RUN[1:], VCC_CACHE_DIR=str(shelf))
-    assert done.code == 0, done.text[-4000:]
+    done = python("-c", WATCHED, "run", "demo", *RUN[1:], VCC_CACHE_DIR=str(shelf))
+    assert done.code == 0, done.out[-4000:] + done.err[-4000:]
     measured = json.loads(done.err.strip().splitlines()[-1])
+    resident = by_mapping(measured["smaps"])
+    print(f"peak {measured['peak_rss']}, at the end {resident}")
     assert measured["heavy"] == []
-    assert measured["peak"] < 300e6 + RING
+    assert measured["peak_rss"] < 300e6 + RING, resident
 
 
 def test_the_ledger_sums_to_the_wall_time(shelf: Path) -> None:

@@ -33,20 +33,11 @@ from common import (
     tuned,
     vcc,
 )
+from support.resident import WATCHED, by_mapping
 
 SECONDS = {"1b": 0.9, "8b": 1.5}
 TIMES_FASTER = {"whole": 20, "regional": 20, "eager": 3}
 RSS_LIMIT, RING = 300e6, 32 << 20
-
-WATCHED = """
-import json, resource, sys
-from vcc.cli.main import run
-code = run(sys.argv[1:])
-heavy = [m for m in ("torch", "triton", "transformers", "sympy") if m in sys.modules]
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps({"heavy": heavy, "peak_rss": peak}), file=sys.stderr)
-sys.exit(code)
-"""
 
 
 def boots(size: str, times: int) -> list[dict]:
@@ -74,7 +65,8 @@ def watched(words: list[str]) -> dict:
     if child.returncode:
         sys.exit(f"exit {child.returncode}\n{out[-2000:]}\n{err[-3000:]}")
     report = json.loads(out)
-    return {**report, "wall": wall, **json.loads(err.strip().splitlines()[-1])}
+    told = json.loads(err.strip().splitlines()[-1])
+    return {**report, **told, "wall": wall, "resident": by_mapping(told.pop("smaps"))}
 
 
 def budget(reports: list[dict]) -> dict[str, float]:
@@ -153,6 +145,7 @@ def measure(size: str, ways: list[str], times: int) -> int:
     details = {
         "tables": {
             "Budget, median ms of each line of the ledger": {size: budget(reports)},
+            "Resident bytes at the end of a boot, the largest": {size: reports[0]["resident"]},
             "Peers, seconds of each stage": {
                 way: peer.get("stages", {}) for way, peer in others.items() if "stages" in peer
             },

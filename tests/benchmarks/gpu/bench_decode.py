@@ -1,11 +1,13 @@
-"""Decode and prefill beside the peer and beside what the memory allows.
+"""Decode and prefill beside two peers and beside what the memory allows.
 
+    python bench_decode.py --size 8b
     python bench_decode.py --size 8b --ways regional
-    python bench_decode.py --size 8b --ways whole --decode 1 --prefill   # compiles for minutes
 
-The peer is the same decoder with the same attention kernels and KV cache under torch.compile
-(peer_model.py); `whole` is torch.compile(mode="reduce-overhead"), `regional` compiles one layer for
-all and captures the step itself. Writes gpu-decode-<size>.json.
+The peers are the same decoder with the same attention kernels and KV cache under torch.compile
+(peer_model.py): `whole` is torch.compile(mode="reduce-overhead") of the model, `regional` compiles
+one layer for all and captures the step in one CUDA graph. `whole` compiles for minutes at 32
+layers, one shape a process, beside the other work; what is not compiled by `--patience` is told.
+Then vcc and the peers are timed one after another. Writes gpu-decode-<size>.json.
 """
 
 from __future__ import annotations
@@ -13,13 +15,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from common import Row, built, ends_of, model, models_folder, publish, python, store, tuned
+from common import Row, built, model, models_folder, publish, python, store, tuned
+from held import Held
 from make_model import config_of
 
 SHARE = 0.70
 GAP_US = 20
+WHOLE = 1
+"""The decode batch that `whole` compiles: more are more minutes."""
 
 
 def read_bytes(size: str) -> int:
@@ -34,27 +43,40 @@ def read_bytes(size: str) -> int:
     return 2 * (config["num_hidden_layers"] * layer + hidden + vocab * hidden)
 
 
-def peers(size: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Each way in its own process; the bandwidth is measured by the first."""
-    found: dict[str, Any] = {}
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(models_folder() / "inductor")}
-    for index, way in enumerate(options.ways):
-        words: list[object] = ["peer_model.py", "--model", model(size), "--way", way]
-        words += ["--times", options.times, "--past", options.past, "--prompt-tokens", 16]
-        words += ["--decode", *options.decode, "--prefill", *options.prefill]
-        words += ["--bandwidth"] if index == 0 else []
-        done = python(*words, check=False, **cache)
-        found[way] = {"error": ends_of(done.stderr)} if done.code else done.json()
+def parts(options: argparse.Namespace) -> dict[str, tuple[str, list[int], list[int]]]:
+    """The peers' processes: way, decode batches, prefill lengths. `whole` has one a shape."""
+    found = {}
+    if "regional" in options.ways:
+        found["regional"] = ("regional", options.decode, options.prefill)
+    if "whole" in options.ways:
+        found["whole decode"] = ("whole", [WHOLE], [])
+        found |= {f"whole prefill {n}": ("whole", [], [n]) for n in options.prefill}
     return found
 
 
-def rows_of(size: str, mine: dict[str, Any], others: dict[str, Any]) -> list[Row]:
-    """The figures and their limits; those of the issue are for 8b."""
-    rows = []
-    bandwidth = next((o["copy_gb_per_second"] for o in others.values() if "error" not in o), None)
-    if bandwidth and "1" in mine["decode"]:
+def started(size: str, options: argparse.Namespace, folder: Path) -> dict[str, Held]:
+    """All peers, compiling at once."""
+    more = {
+        "TORCHINDUCTOR_CACHE_DIR": str(models_folder() / "inductor"),
+        "TORCHINDUCTOR_COMPILE_THREADS": "4",
+    }
+    found = {}
+    for name, (way, decode, prefill) in parts(options).items():
+        words: list[object] = ["peer_model.py", "--model", model(size), "--way", way]
+        words += ["--times", options.times, "--past", options.past]
+        words += ["--prompt-tokens", 16 if way == "regional" else 0]
+        words += ["--decode", *decode, "--prefill", *prefill]
+        found[name] = Held.start(folder / name.replace(" ", "-"), words, more)
+    return found
+
+
+def rows_of(
+    size: str, mine: dict[str, Any], others: Mapping[str, Any], bandwidth: float
+) -> list[Row]:
+    """The figures and their limits; the share of the bandwidth has one for 8b."""
+    rows = [Row("copy bandwidth, bytes read and written", round(bandwidth, 1), "GB/s")]
+    if "1" in mine["decode"]:
         least = read_bytes(size) / bandwidth / 1e3
-        rows.append(Row("copy bandwidth, bytes read and written", bandwidth, "GB/s"))
         step = mine["decode"]["1"]["with_token_us"]
         limit = SHARE if size == "8b" else None
         rows.append(Row("decode 1: weights / bandwidth / step", least / step, "", limit, True))
@@ -65,17 +87,17 @@ def rows_of(size: str, mine: dict[str, Any], others: dict[str, Any]) -> list[Row
         rows.append(Row(f"decode {batch}: host gap, median", times["gap_us"], "us", limit))
     for tokens, times in mine["prefill"].items():
         rows.append(Row(f"prefill {tokens}: step", times["with_token_us"], "us"))
-    for way, other in others.items():
-        rows += compared(way, mine, other)
+    for name, other in others.items():
+        rows += compared(name, mine, other)
     rows.append(Row("heavy modules imported", len(mine["heavy"]), "", 0))
     return rows
 
 
-def compared(way: str, mine: dict[str, Any], other: dict[str, Any]) -> list[Row]:
+def compared(name: str, mine: dict[str, Any], other: dict[str, Any]) -> list[Row]:
     """vcc / peer, token visible on both sides; batch 1 and prefill have a limit."""
     if "error" in other:
-        return [Row(f"{way} peer", None, "", 1.0, note=other["error"].strip()[-100:])]
-    rows = []
+        return [Row(f"{name} peer", None, "", 1.0, note=other["error"].strip()[-100:])]
+    way, rows = other["way"], []
     for kind in ("decode", "prefill"):
         for size, times in other.get(kind, {}).items():
             limit = 1.0 if kind == "prefill" or size == "1" else None
@@ -90,24 +112,42 @@ def main() -> int:
     """Measure; 1 when a limit is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", default="8b")
-    parser.add_argument("--ways", nargs="*", default=["regional"])
+    parser.add_argument("--ways", nargs="*", default=["regional", "whole"])
     parser.add_argument("--decode", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--prefill", type=int, nargs="*", default=[2048])
     parser.add_argument("--past", type=int, default=512)
-    parser.add_argument("--times", type=int, default=200)
+    parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--patience", type=int, default=380, help="seconds for all compiles")
     options = parser.parse_args()
-    built(options.size)
-    choice = tuned(options.size)
-    words: list[object] = ["play_decode.py", "--model", model(options.size)]
+    until = time.monotonic() + options.patience
+    model(options.size)
+    with tempfile.TemporaryDirectory() as place:
+        held = started(options.size, options, Path(place))
+        try:
+            return measured(options, held, until)
+        finally:
+            for one in held.values():
+                one.stop()
+
+
+def measured(options: argparse.Namespace, held: Mapping[str, Held], until: float) -> int:
+    """Build, tune and wait while the peers compile; then time one after another."""
+    size = options.size
+    built(size)
+    if "regional" in held:
+        held["regional"].wait(until)
+    choice = tuned(size)  # `whole` is at work on the processor now
+    for one in held.values():
+        one.wait(until)
+    words: list[object] = ["play_decode.py", "--model", model(size)]
     words += ["--past", options.past, "--times", options.times]
     words += ["--decode", *options.decode, "--prefill", *options.prefill]
+    bandwidth = python("play_copy.py").json()["copy_gb_per_second"]
     mine = json.loads(python(*words, **store()).stdout.strip().splitlines()[-1])
-    others = peers(options.size, options)
-    what = f"decode after {options.past} tokens, and prefill, of a Llama of {options.size} in bf16"
-    rows = rows_of(options.size, mine, others)
-    return publish(
-        f"decode-{options.size}", what, rows, {"vcc": mine, "peers": others, "tune": choice}
-    )
+    others = {name: one.measured() for name, one in held.items()}
+    what = f"decode after {options.past} tokens, and prefill, of a Llama of {size} in bf16"
+    rows = rows_of(size, mine, others, bandwidth)
+    return publish(f"decode-{size}", what, rows, {"vcc": mine, "peers": others, "tune": choice})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,20 @@ class Step:
         return cls(tuple(torch.tensor(v, dtype=torch.int32, device="cuda") for v in values))
 
 
+@dataclass(frozen=True)
+class Captured:
+    """A captured step. The graph reads its inputs by address, so they live as long as it does."""
+
+    step: Step
+    graph: Any
+    out: Tensor
+
+    def __call__(self) -> Tensor:
+        """Replay; the output is the same memory each time."""
+        self.graph.replay()
+        return self.out
+
+
 @dataclass
 class Peer:
     """A model, its caches, and one way of running it."""
@@ -116,7 +130,7 @@ class Peer:
         if way == "whole":
             for cache in caches:
                 torch._dynamo.mark_static_address(cache)
-            call = torch.compile(model, fullgraph=True, mode="reduce-overhead")
+            call = torch.compile(model, fullgraph=True, dynamic=False, mode="reduce-overhead")
         return cls(way, model, caches, call)
 
     def runner(self, step: Step, *, graph: bool) -> Run:
@@ -130,15 +144,10 @@ class Peer:
         torch.cuda.synchronize()
         if self.way == "whole" or not graph:
             return plain
-        captured, out = torch.cuda.CUDAGraph(), []
-        with torch.cuda.graph(captured):
-            out.append(plain())
-
-        def replay() -> Tensor:
-            captured.replay()
-            return out[0]
-
-        return replay
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = plain()
+        return Captured(step, graph, out)
 
 
 def timed(run: Run, times: int) -> dict[str, float]:
@@ -160,20 +169,6 @@ def timed(run: Run, times: int) -> dict[str, float]:
     return {"device_us": device, "with_token_us": statistics.median(walls)}
 
 
-def copy_bandwidth(gigabytes: float = 4.0) -> float:
-    """GB/s that a device-to-device copy reads (and writes as much again)."""
-    count = int(gigabytes * 1e9)
-    a, b = (torch.empty(count, dtype=torch.uint8, device="cuda") for _ in range(2))
-    b.copy_(a)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(10):
-        b.copy_(a)
-    end.record()
-    torch.cuda.synchronize()
-    return 2 * count * 10 / (start.elapsed_time(end) / 1e3) / 1e9
-
-
 def main() -> None:
     """Boot the peer as a server would, then time what was asked for."""
     parser = argparse.ArgumentParser()
@@ -184,7 +179,7 @@ def main() -> None:
     parser.add_argument("--past", type=int, default=512)
     parser.add_argument("--prefill", type=int, nargs="*", default=[])
     parser.add_argument("--times", type=int, default=0, help="timed steps; 0 only boots")
-    parser.add_argument("--bandwidth", action="store_true")
+    parser.add_argument("--hold", type=Path, help="a folder: leave `ready`, wait for `go`")
     options = parser.parse_args()
     with torch.no_grad():
         print(json.dumps(measure(options)))
@@ -202,35 +197,46 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     seqs = max([1, *options.decode])
     blocks = seqs * -(-(options.past + 1) // BLOCK) + table
     peer = Peer.of(options.way, model, blocks)
-    prompt = peer.runner(Step.of(options.prompt_tokens, 1, 0, table), graph=False)
-    clock.mark("compile_prefill")
+    found: dict[str, object] = {"way": options.way}
+    prompt = None
+    if options.prompt_tokens:
+        prompt = peer.runner(Step.of(options.prompt_tokens, 1, 0, table), graph=False)
+        clock.mark("compile_prefill")
     decode = {
         b: peer.runner(Step.of(1, b, options.past, table), graph=True) for b in options.decode
     }
     clock.mark("compile_and_capture_decode")
-    token = int(prompt().argmax(-1)[0])
-    clock.mark("first_token")
-    found: dict[str, object] = {
-        "way": options.way,
-        "stages": {name: round(value, 4) for name, value in clock.stages.items()},
-        "first_token_seconds": round(clock.last - START, 4),
-        "token": token,
+    if prompt is not None:
+        found["token"] = int(prompt().argmax(-1)[0])
+        clock.mark("first_token")
+        found["first_token_seconds"] = round(clock.last - START, 4)
+    prefill = {
+        n: peer.runner(Step.of(n, 1, 0, table), graph=True)
+        for n in (options.prefill if options.times else ())
     }
-    if options.bandwidth:
-        found["copy_gb_per_second"] = round(copy_bandwidth(), 1)
+    clock.mark("compile_and_capture_prefill")
+    found["stages"] = {name: round(value, 4) for name, value in clock.stages.items()}
+    found["graphs_skipped"] = skipped()
+    if options.hold is not None:
+        held(options.hold)
     if options.times:
+        fewer = max(5, options.times // 10)
         found["decode"] = {b: timed(run, options.times) for b, run in decode.items()}
-        found["prefill"] = prefills(peer, options.prefill, table, options.times)
+        found["prefill"] = {n: timed(run, fewer) for n, run in prefill.items()}
     del ops
     return found
 
 
-def prefills(peer: Peer, lengths: Sequence[int], table: int, times: int) -> dict[int, Any]:
-    """Timed prefill steps of one sequence; fewer times than decode steps."""
-    return {
-        n: timed(peer.runner(Step.of(n, 1, 0, table), graph=True), max(5, times // 10))
-        for n in lengths
-    }
+def skipped() -> int:
+    """Times that torch's own graphs gave way to plain launches: a peer at half its speed."""
+    return int(torch._dynamo.utils.counters["inductor"]["cudagraph_skips"])
+
+
+def held(folder: Path) -> None:
+    """Say that everything is compiled, and time nothing before the others are done."""
+    (folder / "ready").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

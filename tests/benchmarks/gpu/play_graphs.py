@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 import time
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from player_session import asked_session
+from support.resident import peak_bytes
 
 from vcc.engine.arena import Arena
 from vcc.engine.runtime.dispatch import dispatcher_of
@@ -102,7 +102,7 @@ def main() -> None:
     loaded = session.store.load(found.entries[0])
     told = built(loaded, loaded.read_all(), session.store.root, options.threads)
     told["heavy"] = [name for name in ("torch", "triton") if name in sys.modules]
-    told["peak_rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    told["peak_rss"] = peak_bytes()
     print(json.dumps(told))
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import resource
 import sys
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.resident import peak_bytes
 
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.expressions import Tied
@@ -71,7 +74,7 @@ def main() -> None:
             ]
             found[f"{readers} readers, {slot} MiB"] = reports
     told = {"plan_seconds": seconds, "allocate_seconds": allocated, "copies": plan.count}
-    told |= {"peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    told |= {"peak_rss": peak_bytes()}
     told |= {"heavy": [name for name in ("torch", "triton") if name in sys.modules]}
     print(json.dumps(told | {"uploads": found}))
 
