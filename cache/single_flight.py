@@ -10,6 +10,8 @@ parallel file systems) two processes build the same thing and both publish fine.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 import time
@@ -23,14 +25,17 @@ import msgspec
 from vcc.cache import canonical
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, LockTimeout
-from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.folder import FILE_MODE, Folder, WrongSize
 from vcc.cache.process import Process
-from vcc.cache.root import LAYOUT, opened
+from vcc.cache.root import opened
 from vcc.cache.trouble import Unsafe
 
 LOCKS = "locks"
 MAX_HOLDER = 4096
 POLL_S = 0.1
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_SHARED_MODE = 0o660
+_BUSY = frozenset({errno.EWOULDBLOCK, errno.EACCES, errno.EINTR})
 _log = logging.getLogger(__name__)
 
 
@@ -105,42 +110,61 @@ def _turn(
     waiting: Callable[[Holder | None, float], None],
 ) -> tuple[_Lock | None, Flight]:
     """Take the lock, or say why there is none."""
-    path = Path(os.path.realpath(root)) / LAYOUT / LOCKS / f"{digest}.lock"
     try:
         with opened(root, create=True) as store, store.below(LOCKS, create=True) as locks:
-            lock = _Lock(path)
+            lock = _Lock(locks, f"{digest}.lock")
             waited = _acquire(lock, locks, digest, wait_s, waiting)
             _announce(locks, digest, what)
     except LockTimeout:
         raise  # it is an OSError too, but the lock works
-    except (OSError, NotImplementedError, Unsafe) as error:
-        _log.info("no lock at %s: %s", path, error)
+    except (OSError, Unsafe) as error:
+        _log.info("no lock for %s at %s: %s", digest.short, root, error)
         return None, Flight(False, False, str(error) or type(error).__name__)
     return lock, Flight(True, waited)
 
 
 class _Lock:
-    """An advisory lock file; each instance has its own descriptor, so threads exclude too."""
+    """An advisory lock file; each instance has its own descriptor, so threads exclude too.
 
-    def __init__(self, path: Path) -> None:
-        from filelock import FileLock  # only builds lock: a look-up does not pay for the import
+    Own lines instead of a library, because the answers of `flock` must be told apart: "somebody
+    has it" is waited for, "there are no locks here" never is.
+    """
 
-        self._lock = FileLock(path, mode=0o600, thread_local=False)
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._fd = -1
 
     def try_acquire(self) -> bool:
         """Whether the lock is ours now. Raises OSError where locks do not work."""
-        from filelock import Timeout
-
+        fd = os.open(self._name, _LOCK_FLAGS, FILE_MODE, dir_fd=self._folder.fd)
         try:
-            self._lock.acquire(timeout=0)
-        except Timeout:
+            if self._folder.shared:  # an empty file: whoever may build here may lock it
+                with suppress(OSError):
+                    os.fchmod(fd, _SHARED_MODE)
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._is_ours(fd):
+                self._fd, fd = fd, -1
+                return True
+        except OSError as error:
+            if error.errno not in _BUSY:
+                raise
+        finally:
+            if fd >= 0:
+                os.close(fd)
+        return False
+
+    def _is_ours(self, fd: int) -> bool:
+        """Whether the name still leads to the locked file: a clean-up may have removed it."""
+        try:
+            named = os.stat(self._name, dir_fd=self._folder.fd, follow_symlinks=False)
+        except FileNotFoundError:
             return False
-        return True
+        return os.path.samestat(named, os.fstat(fd))
 
     def release(self) -> None:
         """Give the lock back; the system does it for a process that ends."""
         with suppress(OSError):
-            self._lock.release()
+            os.close(self._fd)
 
 
 def _acquire(
