@@ -69,7 +69,7 @@ class Process:
         if (self.host, self.boot) != here or self.namespace not in (0, _namespace()):
             return Life.ELSEWHERE
         started = _started(self.pid)
-        if started is None or (self.start and started != self.start):
+        if started is None or (self.start and started and started != self.start):
             return Life.GONE
         return Life.RUNS
 
@@ -104,21 +104,21 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None when it does not run (any more)."""
+    """Clock ticks from boot to the start of a process, 0 where that is hidden; None: it is gone."""
     try:
         # The name of a program stands in parentheses and may contain anything, those too.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] in (b"Z", b"X") else int(fields[19])
-    except FileNotFoundError:
-        return None if os.path.exists("/proc/self/stat") else _answers(pid)
     except ProcessLookupError:
         return None
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError):  # not there, or hidden (hidepid): ask otherwise
         return _answers(pid)
 
 
 def _answers(pid: int) -> int | None:
-    """0 for a process that takes signals: where /proc is hidden nothing more is known."""
+    """0 for a process that could be sent a signal, ours or another account's."""
+    if pid < 1:  # would mean groups of processes
+        return None
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

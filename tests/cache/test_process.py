@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.stores import child, exit_of
@@ -83,3 +84,11 @@ def test_a_pid_without_a_process_is_gone_whatever_its_number():
     pid = child(lambda: None)
     assert exit_of(pid) == 0
     assert replace(own, pid=pid, start=0).life() is Life.GONE
+
+
+def test_where_proc_is_hidden_a_process_that_takes_signals_runs(monkeypatch):
+    own = Process.own()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(FileNotFoundError()))
+    assert own.life() is Life.RUNS
+    assert replace(own, pid=2**31 - 5).life() is Life.GONE
+    assert replace(own, pid=0, start=0).life() is Life.GONE
