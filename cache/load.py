@@ -17,6 +17,7 @@ from vcc.cache.loaded import Loaded, Verified
 from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
 from vcc.cache.refs import check_same
 from vcc.cache.request import Entry
+from vcc.cache.roots import hold
 from vcc.cache.tiers import LOCAL, Tier, reading
 from vcc.cache.trouble import Unsafe
 
@@ -65,6 +66,8 @@ class Loading:
             if store is None:
                 raise MissingArtifact(f"the store at {tier.root} is gone")
             trust = self.gate.admit(store, tier, entry, found.data, found.owner)
+            if tier.writable:
+                hold(store, entry.artifact)
         try:
             manifest = Manifest.decode(found.data)
         except NewerFormat:

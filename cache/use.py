@@ -12,9 +12,11 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from vcc.cache.digest import is_digest
 from vcc.cache.folder import FILE_MODE, Folder
+from vcc.cache.root import opened
 from vcc.cache.trouble import Unsafe
 
 USE, MISSED = ("notes", "use"), ("notes", "missed")
@@ -38,6 +40,18 @@ def note_use(store: Folder, artifact: str) -> None:
 def note_miss(store: Folder, base: str) -> None:
     """Count a look-up that nothing answered, by the digest of its base; never raises."""
     _count(store, MISSED, base)
+
+
+def note_boot(root: Path, artifact: str) -> None:
+    """Count a boot from an artifact in the store at `root`; never raises."""
+    with suppress(OSError, Unsafe), opened(root, create=False) as store:
+        note_use(store, artifact)
+
+
+def note_missed(root: Path, base: str) -> None:
+    """Count a look-up in the store at `root` that nothing answered; never raises."""
+    with suppress(OSError, Unsafe), opened(root, create=False) as store:
+        note_miss(store, base)
 
 
 def uses(store: Folder) -> Mapping[str, Use]:

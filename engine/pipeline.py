@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vcc.cache.care.prune import keep_under
 from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
 from vcc.cache.gate import Untrusted
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
+from vcc.cache.settings import read_settings
 from vcc.cache.single_flight import Holder, single_flight
 from vcc.cache.store import Store
 from vcc.engine.compile.artifact import Made, manifest_of, replan
@@ -169,6 +171,9 @@ def _published(
     with build.stage("publish"):
         try:
             entry = build.store.publish(manifest, blobs)
+            kept = keep_under(build.store.root, read_settings().max_size, entry.artifact)
+            if kept:
+                build.events.note(kept)
             return Built(_read_back(build, entry, manifest, blobs), entry, reused)
         except VccError as error:
             if build.store.strict and isinstance(error, StorageError):

@@ -18,6 +18,7 @@ from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
+from vcc.cache.use import note_boot, note_missed
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.matching import answers, play_of, without_graphs
@@ -226,6 +227,7 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
                 raise
             why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
             session.events.note(why)
+    note_missed(session.store.root, look_up(session.settled)[0].digest.hex)
     if session.require_warm or session.store.gate.fails_closed:
         raise _refused(session, found, why, damage)
     return _built(session, why, booting)
@@ -253,6 +255,7 @@ def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) 
         loaded = session.store.load(entry)
     booted = booting(loaded)
     session.counters.add("hits")
+    note_boot(session.store.root, entry.artifact)
     return booted
 
 
