@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -98,3 +98,5 @@ class CompiledPiece:
     golden: bytes | None
     seconds: float
     notes: tuple[str, ...] = field(default=())
+    reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Environment variables that its worker read, with who read them."""

@@ -27,12 +27,14 @@ class Made:
         info: `passes`, `pieces`, `constants` and what else the manifest says of the code.
         rules: host rules that follow from it.
         plan: entries of the plan key that only the build knows.
+        reads: environment variables that its processes read, with who read them.
     """
 
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
     plan: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def manifest_of(

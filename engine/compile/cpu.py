@@ -11,6 +11,7 @@ from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
 from vcc.engine.compile.toolchain import compiler_options
 from vcc.engine.config.environment import read_environment, use_build_folder
+from vcc.engine.config.reads import Reads
 from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.types import CompiledPiece, Passed, Pieces, Traced
@@ -35,6 +36,9 @@ def compile_for_cpu(build: Build) -> Made:
 
 def _made(passed: Passed, pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> Made:
     constants = passed.traced.constants
+    reads = Reads()
+    for piece in compiled:
+        reads.merge(piece.reads)
     return Made(
         blobs=_blobs(pieces, compiled, constants),
         info={
@@ -42,6 +46,7 @@ def _made(passed: Passed, pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -
             "pieces": _piece_info(pieces, compiled),
             "constants": constant_info(constants),
         },
+        reads=reads.as_dict(),
     )
 
 

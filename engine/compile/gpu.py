@@ -24,7 +24,9 @@ def compile_for_gpu(build: Build) -> Made:
     build.stages.update(content.stages)
     for name, count in content.counters.items():
         build.counters.add(name, count)
-    return Made(content.blobs(), info(content, profile), rules(content, profile))
+    return Made(
+        content.blobs(), info(content, profile), rules(content, profile), reads=content.reads
+    )
 
 
 def device_profile(settled: Settled) -> DeviceProfile:

@@ -71,7 +71,7 @@ def _texts(file: Path, changed: int) -> Mapping[str, str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     found = {}
     for node in tree.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
+        target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(node, ast.Assign):
             target = node.targets[0]
         value = getattr(node, "value", None)

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from vcc.cache.errors import ConfigError
 
 from .checks import suggestion
+from .compiler_variables import KEY_VARIABLES, is_dropped
+from .reads import Reads, recorded
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-
-KEY_VARIABLES = ("CXX",)
-"""Variables that change compiled code and are left to the user."""
-
-_COMPILER_PREFIXES = (
-    "AOT_INDUCTOR_",
-    "TORCHDYNAMO_",
-    "TORCHINDUCTOR_",
-    "TORCH_COMPILE_",
-    "TRITON_",
-)
 
 _POOL = "VCC_USE_CUDA_MEMORY_POOL"
 
@@ -157,15 +149,18 @@ _CPU_PINS: Mapping[str, Mapping[str, str]] = {
 }
 
 
+def inductor_names() -> frozenset[str]:
+    """The variables that a build sets itself, for any CPU level."""
+    return frozenset(inductor_environment(Path())).union(*_CPU_PINS.values())
+
+
 def compile_environment(scratch: Path, cpu_level: str = "x86-64-v3") -> dict[str, str]:
     """The process environment with `inductor_environment` laid over it, for a child process.
 
     The user's own variables of Dynamo, Inductor and Triton are left out: none is in the key, so
     none may change code.
     """
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(_COMPILER_PREFIXES)
-    }
+    kept = {name: value for name, value in os.environ.items() if not is_dropped(name)}
     return kept | inductor_environment(scratch, cpu_level)
 
 
@@ -183,6 +178,32 @@ def use_build_folder(scratch: Path, cpu_level: str = "x86-64-v3") -> None:
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
     os.environ.update(wanted)
+
+
+def drop_compiler_variables() -> tuple[str, ...]:
+    """Take the user's compiler variables out of this process before torch is imported.
+
+    Returns:
+        Their names, sorted; those that an earlier build in this process set are none of the user's.
+    """
+    names = sorted(name for name in os.environ if is_dropped(name))
+    ours = inductor_names()
+    for name in names:
+        del os.environ[name]
+    return tuple(name for name in names if name not in ours)
+
+
+@contextmanager
+def recorded_reads() -> Iterator[Reads]:
+    """What is read of the environment by others than vcc, until the body ends."""
+    reads = Reads()
+    with recorded(os.environ, reads):
+        yield reads
+
+
+def set_variables(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the variables that are set."""
+    return tuple(name for name in names if name in os.environ)
 
 
 def _hf_home(env: Mapping[str, str]) -> Path:

@@ -230,3 +230,16 @@ def test_what_is_kept_can_be_read(folder: Path) -> None:
     assert identity.read_text().startswith("option 'pass.eliminate_noops' = ")
     _, _, heard = run(folder / "store", keep=folder / "again")
     assert heard.notes == ["nothing to keep: the code was there already"]
+
+
+def test_a_variable_that_the_model_reads_is_told_and_kept_in_the_manifest(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key can know it, so it is not silent."""
+    (folder / "small.py").write_text(f"import os\nWIDTH = os.environ.get('SMALL_WIDTH'){MODEL}")
+    monkeypatch.setenv("SMALL_WIDTH", "3")
+    monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
+    built, _, heard = run(folder / "store")
+    assert built.loaded.manifest.info["environment"]["unlisted"] == {"SMALL_WIDTH": ["small"]}
+    assert any("SMALL_WIDTH is set and was read by small" in note for note in heard.notes)
+    assert any("TORCHINDUCTOR_MAX_AUTOTUNE is set and kept from" in note for note in heard.notes)

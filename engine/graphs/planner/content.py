@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class GpuContent:
         driver: the oldest CUDA driver that loads the cubins.
         goldens: by piece; see `planner.golden`.
         calls: the values that each call of the step program gives; for the CPU check too.
+        reads: environment variables that were read, with who read them.
     """
 
     table: bytes
@@ -48,6 +49,7 @@ class GpuContent:
     driver: int
     goldens: Mapping[str, bytes] = field(default_factory=dict)
     calls: tuple[tuple[str, ...], ...] = ()
+    reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def blobs(self) -> dict[str, bytes]:
         """Every blob of the artifact by its name."""
@@ -80,6 +82,7 @@ def write(content: GpuContent, folder: Path) -> None:
         "counters": content.counters,
         "toolkit": content.toolkit,
         "driver": content.driver,
+        "reads": content.reads,
     }
     half = folder / f"{REPORT}.half"
     half.write_text(json.dumps(report), encoding="utf-8")

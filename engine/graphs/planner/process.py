@@ -13,6 +13,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -146,12 +147,16 @@ def _work(
 
 
 def _build(settled: Settled, profile: DeviceProfile, folder: Path, pipe: Connection) -> None:
-    from vcc.engine.graphs.planner.build import Planning, plan
-    from vcc.engine.graphs.planner.content import write
+    from vcc.engine.config.environment import recorded_reads
 
     made = folder / "caches"
     made.mkdir(exist_ok=True)
-    write(plan(Planning(settled, profile, _Told(pipe)), made), folder)
+    with recorded_reads() as reads:
+        from vcc.engine.graphs.planner.build import Planning, plan
+        from vcc.engine.graphs.planner.content import write
+
+        content = plan(Planning(settled, profile, _Told(pipe)), made)
+    write(replace(content, reads=reads.as_dict()), folder)
 
 
 def _unexpected(error: BaseException) -> CompileError:

@@ -14,6 +14,21 @@ from support.processes import mark, marked, running, wait_for
 from vcc.cache.loaded import Loaded
 from vcc.cache.store import Store
 
+AROUND = (
+    {"PYTHONHASHSEED": "1"},
+    {
+        "PYTHONHASHSEED": "2",
+        "HOME": "/nowhere/at/all",
+        "USER": "somebody",
+        "VCC_LOG_LEVEL": "error",
+        "CUDA_VISIBLE_DEVICES": "3",
+        "TORCH_LOGS": "-all",
+        "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+        "FX_GRAPH_SHOW_META": "1",
+    },
+)
+"""Environments that must make no difference, besides `TMPDIR`, which is each build's own."""
+
 
 @pytest.fixture(scope="session")
 def needs_compiler() -> None:
@@ -59,12 +74,16 @@ def interrupted(needs_compiler: None, model: Path, root: Path) -> dict[int, Left
 
 @pytest.fixture(scope="session")
 def builds(interrupted: object, model: Path, root: Path) -> tuple[Loaded, Loaded]:
-    """The artifact of two builds: other temporary folders, other hash seeds, at the same time.
+    """The artifact of two builds at the same time, everything around them different.
 
     The first one goes into the store of the interrupted build.
     """
-    commands = [Command(model, root / n, root / "t" / n) for n in ("one", "another/and/deeper")]
-    started = [c.start(PYTHONHASHSEED=str(i)) for i, c in enumerate(commands, 1)]
+    moved = Path(shutil.copytree(model, root / "another/checkout"))
+    commands = [
+        Command(model, root / "one", root / "t/one"),
+        Command(moved, root / "another/and/deeper", root / "t/another/and/deeper"),
+    ]
+    started = [c.start(**e) for c, e in zip(commands, AROUND, strict=True)]
     for process in started:
         out, err = process.communicate()
         assert process.returncode == 0, out + err

@@ -37,7 +37,11 @@ def said_by(tool: str, *words: str) -> str:
 def test_two_builds_in_different_folders_are_equal_byte_for_byte(
     builds: tuple[Loaded, Loaded],
 ) -> None:
-    """Every blob, so also golden and program; and both keys. Only time stamps differ."""
+    """Every blob, so also golden and program; and both keys. Only time stamps differ.
+
+    Home, account, log level, device index, temporary folder, place of the checkout, hash seed and
+    the user's own compiler variables are different.
+    """
     one, two = (loaded.manifest for loaded in builds)
     assert {n: str(b.sha256) for n, b in one.blobs.items()} == {
         n: str(b.sha256) for n, b in two.blobs.items()
@@ -127,3 +131,12 @@ def test_the_golden_holds_both_outputs(builds: tuple[Loaded, Loaded]) -> None:
     golden = Golden.decode(builds[0].read(name))
     assert [r.shape for r in golden.references] == [(5, 48), (48,)]
     assert all(0 < bound.maximum < 1e-2 for bound in golden.bounds)
+
+
+def test_no_variable_that_no_table_knows_is_read_in_a_build(builds: tuple[Loaded, Loaded]) -> None:
+    """A torch that reads a new one fails here: look at what it does and put it into a table."""
+    for loaded in builds:
+        found = loaded.manifest.info["environment"]
+        assert found["unlisted"] == {}
+        assert {"CXX", "HOME", "TORCHINDUCTOR_CACHE_DIR"} <= set(found["read"])
+        assert "note" not in found, "recorded from before torch was imported"
