@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from vcc.cache.blob import CAS, place, read_blob
+from vcc.cache.blob import CAS, has_blob, place, read_blob
 from vcc.cache.digest import Digest
 from vcc.cache.errors import VccError
 from vcc.cache.folder import Folder
@@ -25,7 +25,7 @@ from vcc.cache.request import Entry, encode_ref
 
 TMP = "tmp"
 # Answers of file systems without hard links (or with too many of them on this file).
-_NO_LINKS = frozenset(
+NO_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
 _log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ def publish(store: Folder, manifest: Manifest, blobs: Mapping[str, bytes]) -> En
         publish_content(store, own, parts)
         publish_content(store, own, {entry.id: text})
         publish_ref(store, own, entry)
+        put_back(store, own, {**parts, entry.id: text})
     return entry
 
 
@@ -64,8 +65,25 @@ def publish_content(store: Folder, own: Folder, parts: Mapping[Digest, bytes]) -
     sync_down(store, CAS)
 
 
+def put_back(store: Folder, own: Folder, parts: Mapping[Digest, bytes]) -> None:
+    """Write again what a collection took that did not see the ref yet; called after the ref.
+
+    A collection looks for refs after it took something: one of both sees the other.
+    """
+    lost = {digest: data for digest, data in parts.items() if not has_blob(store, digest)}
+    if lost:
+        publish_content(store, own, lost)
+
+
 def publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
     """Make an artifact visible, whose blobs and manifest are in the store for good."""
+    try:
+        _publish_ref(store, own, entry)
+    except FileNotFoundError:  # a collection removed the folder, which was empty until now
+        _publish_ref(store, own, entry)
+
+
+def _publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
     data = encode_ref(entry)
     base = entry.base.digest.hex
     with store.below(REFS, base, create=True) as refs:
@@ -101,7 +119,7 @@ def name_file(
             set_aside(store, to, name)
             os.rename(temp, name, src_dir_fd=own.fd, dst_dir_fd=to.fd)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         # A name in the store always means the same bytes, so replacing is harmless here.
         os.rename(temp, name, src_dir_fd=own.fd, dst_dir_fd=to.fd)

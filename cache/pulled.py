@@ -2,8 +2,8 @@
 
     pulled/<artifact id>      canonical JSON of Mark, written before the artifact's ref
 
-The bytes of a pulled artifact are verified as all are; a mark says that nobody here made them, which
-the policies of trust ask for. Where a mark is missing or unreadable the policy decides.
+The bytes of a pulled artifact are verified as all are. A mark says that nobody here made them, and
+the policies of trust ask for it.
 """
 
 from __future__ import annotations

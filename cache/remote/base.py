@@ -18,7 +18,7 @@ Sink = Callable[[bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class Blob:
     """A blob by digest and size in bytes, such as a ref keeps alive on its remote."""
 
     digest: Digest
@@ -60,7 +60,7 @@ class Remote(Protocol):
         """
 
     def put(
-        self, path: str, data: bytes, *, replace: bool = False, keeps: Sequence[Content] = ()
+        self, path: str, data: bytes, *, replace: bool = False, keeps: Sequence[Blob] = ()
     ) -> bool:
         """Store `data` at `path`, whole or not at all; False where something lies there already.
 
@@ -69,7 +69,7 @@ class Remote(Protocol):
             keeps: blobs that must stay as long as this path does; a registry needs to know.
         """
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def paths(self, prefix: str) -> Iterator[str]:
         """The paths below `prefix`, which ends in a slash, page by page; in no order."""
 
     def close(self) -> None:
