@@ -33,12 +33,18 @@ class Backend:
         dtype: element type of the inputs.
         device: where tensors lie.
         small: keep sizes to what the interpreter does in seconds.
+        part: which of the parts of a case is run (kernel_parts.py); all of them by default.
     """
 
     ops: Any
     dtype: torch.dtype
     device: str = "cpu"
     small: bool = False
+    part: int | None = None
+
+    def share(self, items: Sequence[Any]) -> Sequence[Any]:
+        """The items of this part, of a case that has one part an item."""
+        return items if self.part is None else items[self.part : self.part + 1]
 
     def randn(self, *shape: int) -> Tensor:
         """Random values, made on the CPU so that a seed says all."""
@@ -76,26 +82,27 @@ ATTENTION_BATCHES = (
 )
 RULES = ((0, 0.0), (37, 0.0), (64, 30.0))
 HEADS = (Heads(4, 2, 64), Heads(6, 2, 128), Heads(8, 1, 80), Heads(2, 2, 256), Heads(7, 1, 96))
+HEADS_AND_RULES = tuple((heads, rule) for heads in HEADS for rule in RULES)
 
 
 def attention(backend: Backend) -> None:
     """Prompts, decode rows and both; windows, caps, padding, strided queries, odd groups."""
-    heads_list = HEADS[1:3] if backend.small else HEADS
-    for index, heads in enumerate(heads_list):
+    small = [(heads, RULES[at % 3]) for at, heads in enumerate(HEADS[1:3])]
+    for heads, (window, cap) in small if backend.small else backend.share(HEADS_AND_RULES):
         for sequences in ATTENTION_BATCHES:
             batch = paged_batch(
-                heads, sequences, backend.dtype, padding_rows=2, padding_sequences=2
+                heads, sequences, backend.dtype, padding_rows=2, padding_sequences=2, width=24
             )
-            rules = RULES[index % 3 :][:1] if backend.small else RULES
-            for window, cap in rules:
-                _attention(backend, batch, {"sliding_window": window, "soft_cap": cap})
+            _attention(backend, batch, {"sliding_window": window, "soft_cap": cap})
 
 
 def attention_long(backend: Backend) -> None:
     """Contexts of thousands of keys over shuffled blocks, and one chunk of a longer prompt."""
-    heads = Heads(8, 2, 128)
-    for sequences in ([(3000, 1)], [(5000, 1), (1, 1), (2500, 1)], [(3000, 700), (900, 1)]):
-        _attention(backend, paged_batch(heads, sequences, backend.dtype), {})
+    for sequences in backend.share(LONG_BATCHES):
+        _attention(backend, paged_batch(Heads(8, 2, 128), sequences, backend.dtype, width=320), {})
+
+
+LONG_BATCHES = ([(3000, 1)], [(5000, 1), (1, 1), (2500, 1)], [(3000, 700), (900, 1)])
 
 
 def _attention(backend: Backend, batch: PagedBatch, rule: Mapping[str, Any]) -> None:
@@ -221,33 +228,33 @@ def advance(backend: Backend) -> None:
 
 def linear(backend: Backend) -> None:
     """Every tile of the device's table, split and not, ragged sizes, with and without addend."""
+
+    for n, k, has_c in SMALL_PRODUCTS if backend.small else backend.share(PRODUCTS):
+        for rows in (1, 16, 17, 50, 130) if backend.small else (1, 16, 17, 50, 128, 300):
+            _product(backend, rows, n, k, has_c)
+
+
+SMALL_PRODUCTS = tuple(
+    (n, k, c) for n, k in ((160, 1040), (100, 90), (33, 7)) for c in (False, True)
+)
+PRODUCTS = tuple(
+    (n, k, c) for n, k in ((160, 4112), (4096, 4096), (100, 90), (33, 7)) for c in (False, True)
+)
+
+
+def _product(backend: Backend, rows: int, n: int, k: int, has_c: bool) -> None:
     from vcc.engine.ops.triton.registry import gemm_variants
 
     name = str(backend.dtype).removeprefix("torch.")
     profile = replace(backend.ops.profile, sm_count=6) if backend.small else backend.ops.profile
-    sizes = (
-        ((160, 1040), (100, 90), (33, 7))
-        if backend.small
-        else ((160, 4112), (4096, 4096), (100, 90), (33, 7))
-    )
-    for n, k in sizes:
-        for has_c in (False, True):
-            variants = gemm_variants(name, profile, [(n, k, has_c)])
-            for rows in (1, 16, 17, 50, 130) if backend.small else (1, 16, 17, 50, 128, 300):
-                a, w, c = (
-                    backend.randn(rows, k),
-                    backend.randn(n, k) / k**0.5,
-                    backend.randn(rows, n),
-                )
-                added = c if has_c else torch.zeros_like(c)
-                variant = next(v for v in variants if v.matches(n, k, has_c, rows))
-                got = backend.ops.linear(a, w.contiguous(), c if has_c else None, variant).cpu()
-                want = added.double().cpu() + a.double().cpu() @ w.double().cpu().T
-                held(
-                    got,
-                    want.float(),
-                    None if got.dtype == torch.float32 else torch.addmm(added, a, w.T).cpu(),
-                )
+    variants = gemm_variants(name, profile, [(n, k, has_c)])
+    a, w, c = backend.randn(rows, k), backend.randn(n, k) / k**0.5, backend.randn(rows, n)
+    added = c if has_c else torch.zeros_like(c)
+    variant = next(v for v in variants if v.matches(n, k, has_c, rows))
+    got = backend.ops.linear(a, w.contiguous(), c if has_c else None, variant).cpu()
+    want = added.double().cpu() + a.double().cpu() @ w.double().cpu().T
+    plain = None if got.dtype == torch.float32 else torch.addmm(added, a, w.T).cpu()
+    held(got, want.float(), plain)
 
 
 def sample(backend: Backend) -> None:

@@ -60,13 +60,16 @@ def paged_batch(
     block_size: int = 16,
     padding_rows: int = 0,
     padding_sequences: int = 0,
+    width: int = 0,
 ) -> PagedBatch:
-    """A batch of (length, query rows) sequences on shuffled blocks; q is a strided slice of qkv."""
+    """A batch of (length, query rows) sequences on shuffled blocks; q is a strided slice of qkv.
+
+    The block table has one entry more than is needed, or `width`: kernels are compiled for a width.
+    """
     counts = [-(-length // block_size) for length, _ in sequences]
     blocks = sum(counts) + 1
-    table = torch.zeros(
-        len(counts) + padding_sequences, max(counts, default=0) + 1, dtype=torch.int32
-    )
+    entries = width or max(counts, default=0) + 1
+    table = torch.zeros(len(counts) + padding_sequences, entries, dtype=torch.int32)
     for i, chunk in enumerate(torch.randperm(blocks)[: blocks - 1].int().split(counts)):
         table[i, : len(chunk)] = chunk
     rows = sum(count for _, count in sequences)
