@@ -6,6 +6,7 @@ cas/sha256/<first two digits>/<digest>
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -38,6 +39,21 @@ class Damaged(IntegrityError):
 def place(digest: Digest) -> tuple[str, str, str, str]:
     """The path components of a blob below `v1`."""
     return (*CAS, digest.hex[:2], digest.hex)
+
+
+def has_blob(store: Folder, digest: Digest) -> bool:
+    """Whether a file lies at the place of a blob; says nothing about its bytes.
+
+    Raises:
+        OSError, Unsafe: the system or the rules of the store refuse to look.
+    """
+    *folders, name = place(digest)
+    try:
+        with store.below(*folders) as shelf:
+            os.stat(name, dir_fd=shelf.fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def read_blob(store: Folder, digest: Digest, size: int | None, limit: int = MAX_BLOB) -> bytes:

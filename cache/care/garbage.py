@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from vcc.cache import roots
-from vcc.cache.blob import place
+from vcc.cache.blob import has_blob, place
 from vcc.cache.care.clock import age
 from vcc.cache.care.locks import is_free
 from vcc.cache.care.marks import SIGNATURES, Marks, blob_states, names
@@ -121,13 +121,24 @@ def quarantined(scene: Scene) -> Iterator[Garbage]:
 
 
 def orphans(scene: Scene) -> Iterator[Garbage]:
-    """Notes, marks and signatures of artifacts that are not there."""
+    """Notes, marks and signatures of artifacts that are not there.
+
+    A pull writes marks and signatures long before the ref, so all stay while somebody writes.
+    """
+    if any(_runs(name) for name, _ in scene.listed(TMP)):
+        return
     known = scene.marks.artifacts()
     for where in (USE, (PULLED,), (SIGNATURES,)):
         for name, state in scene.listed(*where):
-            gone = is_digest(name) and name not in known and not _has(scene.store, name)
+            gone = is_digest(name) and name not in known and not has_blob(scene.store, Digest(name))
             if gone and not scene.fresh(state):
                 yield Garbage(ORPHANS, (*where, name), state.st_size, "its artifact is gone")
+
+
+def _runs(name: str) -> bool:
+    """Whether a folder of `tmp/` belongs to a process that runs; not this one, which collects."""
+    process = Process.parse(name)
+    return process is not None and process.pid != os.getpid() and process.life() is Life.RUNS
 
 
 def old_misses(scene: Scene) -> Iterator[Garbage]:
@@ -163,13 +174,3 @@ KINDS: Mapping[str, Callable[[Scene], Iterator[Garbage]]] = {
     EMPTY: empty_folders,
 }
 """In the order in which they go: a folder of `tmp/` holds second links of blobs."""
-
-
-def _has(store: Folder, digest: str) -> bool:
-    *folders, name = place(Digest(digest))
-    try:
-        with store.below(*folders) as shelf:
-            os.stat(name, dir_fd=shelf.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
