@@ -75,13 +75,16 @@ class Store:
 
         Raises:
             ConfigError: a setting cannot be read.
+            UsageError: the remote's URL is wrong.
         """
         settings, at = settings or read_settings(), cache_root(root)
+        gate = gate_of(settings)
         return cls(
             at,
             on_damage,
             lower=settings.lower,
-            gate=gate_of(settings),
+            gate=gate,
+            remote=_remote(settings, gate),
             strict=settings.strict or settings.policy == "prod",
         )
 
@@ -247,3 +250,11 @@ class Store:
 def _has(tier: Tier, entry: Entry) -> bool:
     """Whether the ref of an entry lies in a tier, as far as that can be told."""
     return tier.root.joinpath(LAYOUT, *ref_place(entry)).is_file()
+
+
+def _remote(settings: Settings, gate: Gate) -> RemoteSource | None:
+    if not settings.remote:
+        return None
+    from vcc.cache.remote.source import source_of  # most stores have none
+
+    return source_of(settings, gate)

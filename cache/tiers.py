@@ -48,6 +48,9 @@ class RemoteSource(Protocol):
     def url(self) -> str:
         """Where it is, without credentials."""
 
+    def telling(self, told: Callable[[str], None]) -> RemoteSource:
+        """The same remote, which tells `told` of what was pulled or passed over, a line each."""
+
     def bring(self, root: Path, base: Key, usable: Callable[[Entry], bool]) -> bool:
         """Pull the newest usable artifact into the local store.
 

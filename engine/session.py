@@ -64,7 +64,10 @@ class Session:
         if not isinstance(self.events, NotedEvents):
             object.__setattr__(self, "events", NotedEvents(self.events))
         events = self.events
-        told = replace(self.store, on_trouble=lambda error: events.note(str(error)))
+        remote = self.store.remote
+        if remote is not None:
+            remote = remote.telling(events.note)
+        told = replace(self.store, remote=remote, on_trouble=lambda error: events.note(str(error)))
         object.__setattr__(self, "store", told)
 
     @property

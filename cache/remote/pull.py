@@ -7,12 +7,12 @@ A pull that is killed leaves blobs without a ref at worst, and what it has is no
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from vcc.cache.blob import CAS, place, read_blob
@@ -23,7 +23,6 @@ from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.gate import Gate
 from vcc.cache.manifest import Manifest, NewerFormat
 from vcc.cache.publish import (
-    add_file,
     name_file,
     own_folder,
     publish_content,
@@ -35,15 +34,13 @@ from vcc.cache.refs import MAX_REF, REFS, check_same
 from vcc.cache.remote.base import Blob, Remote
 from vcc.cache.remote.download import Download, Stopped
 from vcc.cache.remote.patience import Patience
+from vcc.cache.remote.signatures import bring_signatures
 from vcc.cache.request import Entry, decode_ref
 from vcc.cache.root import opened
 from vcc.cache.tiers import Tier, tiers_of
 from vcc.cache.trouble import storage
 
-SIGNATURES = "signatures"
-MAX_SIGNATURES, MAX_SIGNATURE = 16, 16 << 10
 THREADS = 4
-_KEY = re.compile(r"[a-z0-9_-]{1,70}\Z")
 
 Told = Callable[[str, str], None]
 """Is told that an item, a digest, is "running" or "done" or was "reused"."""
@@ -117,7 +114,7 @@ class _Pull:
         new = not self._has_ref()
         text = self._local(Blob(self.entry.id, -1)) or self._small(self.entry.id)
         manifest = self._checked(text)
-        self._signatures()
+        bring_signatures(self.store, self.own, self.remote, self.entry.id, self.patience)
         if new:
             write_mark(self.store, self.own, self.entry.artifact, mark)
         trust = self._admitted(gate, text, new)
@@ -163,30 +160,6 @@ class _Pull:
             raise RemoteError(what, f"{error.id}: {error}") from error
         return manifest
 
-    def _signatures(self) -> None:
-        """Bring signatures; what is there already stays, as the remote's need not be better."""
-        prefix = f"v1/{SIGNATURES}/{self.entry.artifact}/"
-        what = f"listing the signatures of {self.entry.id.short}"
-        paths = self.patience.ask(what, lambda: _first(self.remote, prefix))
-        for path in paths:
-            name = path.removeprefix(prefix)
-            with self.store.below(SIGNATURES, self.entry.artifact, create=True) as folder:
-                if name not in folder.names():
-                    data = self._signature(path)
-                    sync_down(self.store, (SIGNATURES, self.entry.artifact))
-                    add_file(self.store, self.own, folder, name, data, lambda: None)
-                    folder.sync()
-
-    def _signature(self, path: str) -> bytes:
-        parts: list[bytes] = []
-
-        def attempt() -> None:
-            parts.clear()
-            self.remote.get(path, parts.append, limit=MAX_SIGNATURE)
-
-        self.patience.ask(f"reading a signature of {self.entry.id.short}", attempt)
-        return b"".join(parts)
-
     def _admitted(self, gate: Gate, text: bytes, new: bool) -> str:
         try:
             return gate.admit(self.store, self.tier, self.entry, text, os.geteuid())
@@ -221,7 +194,7 @@ class _Pull:
         task.run()
         *folders, name = place(blob.digest)
         with self.store.below(*folders, create=True) as shelf:
-            check = lambda: read_blob(self.store, blob.digest, blob.size)  # noqa: E731
+            check = partial(read_blob, self.store, blob.digest, blob.size)
             name_file(self.store, self.own, task.name, shelf, name, check)
             shelf.sync()
         self.told(blob.digest.hex, "done")
@@ -243,17 +216,6 @@ def _results(work: Sequence[Future[int | None]]) -> list[int | None]:
     if failed:
         raise next((error for error in failed if not isinstance(error, Stopped)), failed[0])
     return [one.result() for one in work]
-
-
-def _first(remote: Remote, prefix: str) -> list[str]:
-    """The paths of signatures, bounded in number and form."""
-    found: list[str] = []
-    for path in remote.paths(prefix):
-        if path.startswith(prefix) and _KEY.match(path.removeprefix(prefix)):
-            found.append(path)
-        if len(found) == MAX_SIGNATURES:
-            break
-    return sorted(found)
 
 
 def _now() -> int:

@@ -14,14 +14,15 @@ from vcc.cache.blob import place
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
 from vcc.cache.errors import MissingArtifact, RemoteError
-from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import BlobRef
 from vcc.cache.refs import MAX_REF, REFS
 from vcc.cache.remote.base import Blob, Remote
 from vcc.cache.remote.patience import Patience
-from vcc.cache.remote.pull import MAX_SIGNATURE, MAX_SIGNATURES, SIGNATURES, Told, tell_nobody
+from vcc.cache.remote.pull import Told, tell_nobody
 from vcc.cache.request import Entry, encode_ref
+from vcc.cache.trust.signature import SIGNATURES
+from vcc.cache.trust.statement import MAX_STATEMENT
 
 THREADS = 4
 
@@ -91,7 +92,7 @@ class Push:
         text = Blob(entry.id, len(manifest))
         sent.append(self._content(text, lambda: manifest, "manifest"))
         for name, data in sorted(signatures.items()):
-            self._file(f"v1/{SIGNATURES}/{entry.artifact}/{name}", data, (), MAX_SIGNATURE)
+            self._file(f"v1/{SIGNATURES}/{entry.artifact}/{name}", data, (), MAX_STATEMENT)
         keeps = (text, *(Blob(ref.digest, ref.size) for ref in refs.values()))
         path = f"v1/{REFS}/{entry.base.digest}/{entry.artifact}"
         new = self._file(path, encode_ref(entry), keeps, MAX_REF)
@@ -164,21 +165,6 @@ class Push:
         except MissingArtifact:
             return b""
         return b"".join(parts)
-
-
-def signatures_of(store: Folder, artifact: str) -> dict[str, bytes]:
-    """The signature files of an artifact, as they are: name to bytes, at most 16 of 16 KiB."""
-    found: dict[str, bytes] = {}
-    try:
-        with store.below(SIGNATURES, artifact) as folder:
-            for name in folder.names()[:MAX_SIGNATURES]:
-                try:
-                    found[name] = folder.read(name, limit=MAX_SIGNATURE)
-                except WrongSize:
-                    continue
-    except FileNotFoundError:
-        pass
-    return found
 
 
 def manifest_text(loaded: Loaded) -> bytes:
