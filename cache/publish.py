@@ -151,7 +151,7 @@ def own_folder(store: Folder) -> Iterator[Folder]:
     """A folder below tmp/ that no other process or container can have, removed afterwards."""
     name = own_name()
     with store.below(TMP, create=True) as tmp:
-        with tmp.below(name, create=True) as own:
+        with tmp.below(name, create=True, closed=True) as own:
             try:
                 yield own
             finally:
