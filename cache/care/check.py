@@ -1,0 +1,196 @@
+"""Checking a whole store: every ref, manifest and blob, shelves, signatures and marks.
+
+What is found was looked at twice: a writer or a collection at work moves files meanwhile, and what
+it does is no damage. Nothing is changed here, see `repair.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vcc.cache.blob import place, read_blob
+from vcc.cache.canonical import MAX_BYTES
+from vcc.cache.care.content import Content, read_content
+from vcc.cache.care.marks import names, shelf_indexes
+from vcc.cache.care.place import existing
+from vcc.cache.care.signed import bad_marks, bad_signatures
+from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError, VccError
+from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
+from vcc.cache.refs import MAX_REF, REFS, check_same
+from vcc.cache.request import Entry, decode_ref
+from vcc.cache.trouble import storage
+
+Place = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong.
+
+    Args:
+        kind: ref, manifest, blob, index, signature or mark.
+        place: where it lies below `v1`.
+        reason: what is wrong with it.
+        artifacts: ids of the artifacts that cannot be used for it.
+        aside: what repair moves to quarantine: the bad file, and what leads to it.
+    """
+
+    kind: str
+    place: Place
+    reason: str
+    artifacts: tuple[str, ...] = ()
+    aside: tuple[Place, ...] = ()
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was looked at, and what is wrong.
+
+    Args:
+        counts: how many of each kind were looked at.
+        size: bytes whose digest was compared.
+        newer: artifacts that only a later vcc reads; they are not judged.
+        findings: what is wrong, in the order of the store's layout.
+        notes: what could not be looked at.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    newer: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+Progress = Callable[[int, int], None]
+
+
+def check(root: Path, progress: Progress = lambda done, total: None) -> Checked:
+    """Look at all of a store.
+
+    Args:
+        root: the root of the store; one that is not there is in order.
+        progress: called with blobs done and in all, now and then.
+
+    Raises:
+        StorageError, Unsafe: the store as a whole cannot be read.
+    """
+    checked = Checked()
+    with storage("check the store at", str(root)), existing(root) as store:
+        if store is not None:
+            _Check(store, checked).run(progress)
+    return checked
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    store: Folder
+    checked: Checked
+
+    def run(self, progress: Progress) -> None:
+        """Refs come first: what is published while blobs are read is not asked for."""
+        entries = list(self._entries())
+        indexes = shelf_indexes(self.store)
+        content = read_content(self.store, progress)
+        self.checked.size = content.size
+        self._count(refs=len(entries), blobs=len(content.good) + len(content.bad))
+        users = self._users(entries, content)
+        for digest, reason in content.bad.items():
+            at, using = place(Digest(digest)), users.get(digest, [])
+            refs = tuple(_ref(entry) for entry in using)
+            found = Finding("blob", at, reason, _ids(using), (at, *refs))
+            self.checked.findings.append(found)
+        for index in indexes:
+            self._index(index, content)
+        self._count(indexes=len(indexes))
+        self._others()
+
+    def _count(self, **counts: int) -> None:
+        self.checked.counts |= counts
+
+    def _add(self, kind: str, at: Place, reason: object, *entries: Entry) -> None:
+        refs = tuple(_ref(entry) for entry in entries)
+        finding = Finding(kind, at, str(reason), _ids(entries), (at, *refs))
+        self.checked.findings.append(finding)
+
+    def _entries(self) -> Iterator[Entry]:
+        for base in names(self.store, REFS):
+            for name in names(self.store, REFS, base):
+                try:
+                    yield self._entry(base, name)
+                except NewerFormat:
+                    self.checked.newer += 1
+                except FileNotFoundError:
+                    continue  # removed under us
+                except (IntegrityError, WrongSize, OSError) as error:
+                    self._add("ref", (REFS, base, name), error)
+
+    def _entry(self, base: str, name: str) -> Entry:
+        with self.store.below(REFS, base) as folder:
+            return decode_ref(folder.read(name, limit=MAX_REF), base, name)
+
+    def _users(self, entries: list[Entry], content: Content) -> dict[str, list[Entry]]:
+        """Which artifacts use a blob; their manifests and what those lack are looked at."""
+        users: dict[str, list[Entry]] = {}
+        for entry in entries:
+            if entry.artifact in content.bad:
+                users.setdefault(entry.artifact, []).append(entry)
+                continue
+            manifest = self._manifest(entry)
+            if manifest is None:
+                continue
+            for name, ref in manifest.blobs.items():
+                users.setdefault(ref.sha256, []).append(entry)
+                self._blob(entry, name, ref, content)
+        self._count(manifests=len(entries))
+        return users
+
+    def _manifest(self, entry: Entry) -> Manifest | None:
+        at = place(entry.id)
+        try:
+            manifest = Manifest.decode(read_blob(self.store, entry.id, None, MAX_BYTES))
+            check_same(entry, Entry.of(manifest, entry.id))
+            return manifest
+        except NewerFormat:
+            self.checked.newer += 1
+        except (VccError, WrongSize) as error:
+            if self._still(entry):
+                self._add("manifest", at, error, entry)
+        return None
+
+    def _blob(self, entry: Entry, name: str, ref: BlobRef, content: Content) -> None:
+        if content.good.get(ref.sha256) == ref.size or ref.sha256 in content.bad:
+            return
+        try:
+            read_blob(self.store, ref.digest, ref.size)  # published while we looked at others
+        except (VccError, WrongSize) as error:
+            if self._still(entry):
+                self._add("blob", place(ref.digest), f"{name}: {error}", entry)
+
+    def _still(self, entry: Entry) -> bool:
+        """Whether the artifact was not removed meanwhile."""
+        return entry.artifact in names(self.store, REFS, entry.base.digest.hex)
+
+    def _index(self, index: Place, content: Content) -> None:
+        from vcc.cache.care.shelves import index_faults
+
+        for reason, at in index_faults(self.store, index, content):
+            self.checked.findings.append(Finding("index", at, reason, (), (index,)))
+
+    def _others(self) -> None:
+        signatures, marks = bad_signatures(self.store, self.checked.notes), bad_marks(self.store)
+        for kind, found in (("signature", signatures), ("mark", marks)):
+            for at, reason in found.bad:
+                self.checked.findings.append(Finding(kind, at, reason, (), (at,)))
+            self._count(**{f"{kind}s": found.count})
+
+
+def _ref(entry: Entry) -> Place:
+    return (REFS, entry.base.digest.hex, entry.artifact)
+
+
+def _ids(entries: tuple[Entry, ...] | list[Entry]) -> tuple[str, ...]:
+    return tuple(sorted({entry.artifact for entry in entries}))
