@@ -37,7 +37,7 @@ help:
 	@echo "wheel       build/dist/vcc-*.whl"
 	@echo "test-torch  TORCH=2.14.1 [TRITON=...]: the suite on a wheel under another torch"
 	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
-	@echo "gpu-test    the tests that need a CUDA device, with what python3 and .whl/ have"
+	@echo "gpu-test    GPUS=2 ONLY='kernels boot': tests that need a CUDA device, a process a file"
 	@echo "gpu-bench   ONLY='weights boot': the GPU benchmarks; writes docs/benchmarks/gpu-*.json"
 	@echo "fuzz        FUZZ=table FUZZ_SECONDS=600: a fuzz target of csrc/fuzz under the sanitizers"
 	@echo "format      rewrite sources by ruff and clang-format"
@@ -121,12 +121,14 @@ bench: install
 
 # --- on a machine with a CUDA device ---------------------------------------------------------
 # No network: torch and the rest are those of $(PYTHON); what it lacks comes from wheels in .whl/.
-# GPU_ARGS goes to pytest or to each benchmark, OUT names one more folder for the JSON files.
+# GPU_ARGS goes to pytest or to each benchmark, OUT names one more folder for the JSON files,
+# ONLY chooses files of tests/gpu or benchmarks, GPUS is how many GPUs the tests share.
 
 GPU_VENV := build/gpu-venv
 GPU_BIN := $(GPU_VENV)/bin
 GPU_PARTS := weights arena kernels graphs decode boot recorder
-ONLY ?= $(GPU_PARTS)
+ONLY ?=
+GPUS ?= 1
 GPU_ARGS ?=
 OUT ?=
 GPU_PIP = $(PYTHON) -m pip --python $(GPU_BIN)/python install $(PIP_OPTIONS) --no-index --no-deps
@@ -148,10 +150,10 @@ gpu-bytecode: gpu-install
 
 gpu-test: gpu-bytecode
 	PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
-	  $(GPU_BIN)/python -m pytest -m gpu --gpu-json tests/gpu $(GPU_ARGS)
+	  $(GPU_BIN)/python tests/gpu/run_files.py --gpus $(GPUS) --only "$(ONLY)" --publish -- $(GPU_ARGS)
 
 gpu-bench: gpu-bytecode
-	@missed=0; for part in $(ONLY); do \
+	@missed=0; for part in $(or $(ONLY),$(GPU_PARTS)); do \
 	  echo "== $$part"; \
 	  PATH="$(CURDIR)/$(GPU_BIN):$$PATH" VCC_BENCH_OUT="$(OUT)" \
 	    $(GPU_BIN)/python tests/benchmarks/gpu/run_part.py $$part $(GPU_ARGS) || missed=1; \

@@ -25,10 +25,14 @@ import numpy as np
 
 from vcc.cache.store import Store
 from vcc.cli.request import ModelOptions, build_request
+from vcc.engine.config.kv_memory import KvMemory
 from vcc.engine.monitor import Counters
 from vcc.engine.request import settle
 from vcc.engine.runtime.batch import StepBatch, as_float32
 from vcc.engine.session import Session, open_session
+
+CACHE = KvMemory.parse("4GiB")
+"""More than any job needs: a mistake in it must not take the device from other tests."""
 
 HEAVY = ("torch", "triton", "transformers", "sympy")
 
@@ -141,7 +145,7 @@ def boot(job: Mapping[str, Any], counters: Counters) -> Any:
     store = Store.open(Path(job["store"]))
     session = Session(settle(asked), store, job.get("golden", "one"), require_warm=True)
     lengths = [len(tokens) + 8 for tokens in job["prompts"].values()]
-    return open_session(replace(session, counters=counters), lengths).booted
+    return open_session(replace(session, counters=counters, kv_memory=CACHE), lengths).booted
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ Writes `<dtype>/<prompt>` [rows, vocab] fp32 for the wanted rows.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -32,6 +33,9 @@ def main() -> None:
             logits = model(torch.tensor([tokens], device=device)).logits[0]
             found[f"{dtype}/{name}"] = logits[job["wanted"][name]].float().cpu().numpy()
         del model
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()  # other tests want what this process no longer needs
     np.savez(Path(sys.argv[2]), **found)
 
 

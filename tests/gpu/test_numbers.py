@@ -135,7 +135,8 @@ def answers(job: Job, folder: Path, new: int, *options: object) -> list[list[int
     """Token ids of each prompt's answer, all prompts batched together."""
     (folder / "prompts.json").write_text(json.dumps(list(job.prompts.values())))
     done = vcc(
-        *("run", job.model, *words(job.options), "--require-warm", "--json"),
+        *("run", job.model, *words(job.options), "--kv-memory", "4GiB"),
+        *("--require-warm", "--json"),
         *("--prompts", folder / "prompts.json", "--max-new-tokens", new, "--ignore-eos", *options),
         store=job.store,
     )

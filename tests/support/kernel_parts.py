@@ -1,4 +1,4 @@
-"""The cases of kernel_cases.py in parts, for processes that compile side by side on a GPU's machine."""
+"""The cases of kernel_cases.py in parts, for processes that compile side by side."""
 
 from __future__ import annotations
 
