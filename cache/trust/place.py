@@ -27,6 +27,7 @@ from vcc.cache import canonical
 from vcc.cache.canonical import FormatError
 from vcc.cache.errors import StorageError
 from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.owners import UNKNOWN, writer
 from vcc.cache.root import opened_place
 from vcc.cache.settings import user_trust_folder
 from vcc.cache.trouble import Foreign, Unsafe, storage
@@ -154,12 +155,7 @@ class TrustPlace:
 @contextmanager
 def _opened(path: Path, *, create: bool = False) -> Iterator[Folder]:
     with opened_place(path, create=create) as folder:
-        if folder.shared:
-            raise Unsafe(
-                f"{path} is not safe to say who is trusted",
-                "its group can change it",
-                f"chmod g-w {path}",
-            )
+        _check_writer(os.fstat(folder.fd), str(path))
         yield folder
 
 
@@ -170,18 +166,28 @@ def _read(folder: Folder, name: str) -> bytes | None:
         return None
     except WrongSize as error:
         raise FormatError(f"{folder.path}/{name} is too large", str(error)) from error
-    if found.owner < 0:
-        raise Unsafe(
-            f"{folder.path}/{name} is not safe to say who is trusted",
-            "others than its owner can change it",
-            f"chmod go-w {folder.path}/{name}",
-        )
+    if found.owner == UNKNOWN:
+        raise _open_to_others(f"{folder.path}/{name}")
     return found.data
+
+
+def _check_writer(found: os.stat_result, path: str) -> None:
+    if writer(found) == UNKNOWN:
+        raise _open_to_others(path)
+
+
+def _open_to_others(path: str) -> Unsafe:
+    return Unsafe(
+        f"{path} is not safe to say who is trusted",
+        "others than its owner can change it",
+        f"chmod go-w {path}",
+    )
 
 
 def _all_of(place: Folder, name: str, kind: type[T]) -> list[tuple[str, T]]:
     try:
         with place.below(name) as folder:
+            _check_writer(os.fstat(folder.fd), folder.path)
             names = [leaf for leaf in folder.names() if leaf.endswith(".json")]
             read = ((f"{folder.path}/{leaf}", _read(folder, leaf)) for leaf in names)
             return [(path, parse(data, kind, path)) for path, data in read if data is not None]
