@@ -1,18 +1,14 @@
 """Publishing against crashes and storage errors: complete or invisible, earlier entries intact.
 
-Three forms of the same matrix: the process is ended before each call in turn (every call), each
-call fails with an error of the disk (every call), and the kernel kills the process at the n-th
-system call of each name (strace; the short form takes the first, middle and last).
+Each call fails with an error of the disk in turn. That the kernel ends the process at each system
+call is in `faults/test_kill_matrix.py`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -33,7 +29,6 @@ from vcc.cache.store import Store
 
 CALLS = ("mkdir", "open", "write", "fsync", "fchmod", "link", "rename", "unlink", "rmdir")
 NEW = {"program": b"new program", "constant/inv_freq": bytes(100), "piece/0.so": b"\x7fELFnew"}
-SCRIPT = Path(__file__).with_name("publish_one.py")
 
 
 class Stop:
@@ -76,22 +71,6 @@ def assert_all_or_nothing(root: Path, old) -> None:
     assert_intact(root, Store.open(root).publish(manifest_of(), NEW), NEW)
 
 
-def test_ended_before_any_call_the_store_is_whole(fast_tmp):
-    total = number_of_calls_on_a_copy(fast_tmp)
-    for at in range(1, total + 1):
-        root = fast_tmp / f"crash{at}"
-        old = copy_of_earlier(fast_tmp, root)
-
-        def work(at=at, root=root):
-            with pytest.MonkeyPatch.context() as patch:
-                Stop(patch, at, lambda name: os._exit(9))
-                Store.open(root).publish(manifest_of(), NEW)
-
-        assert exit_of(child(work)) == 9, at
-        assert_all_or_nothing(root, old)
-        shutil.rmtree(root)
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_failing_call_is_a_storage_error_and_the_store_is_whole(fast_tmp, code):
     total = number_of_calls_on_a_copy(fast_tmp)
@@ -132,43 +111,6 @@ def copy_of_earlier(fast_tmp: Path, root: Path):
 def number_of_calls_on_a_copy(fast_tmp: Path) -> int:
     copy_of_earlier(fast_tmp, fast_tmp / "count")
     return number_of_calls(fast_tmp / "count")
-
-
-# SIGKILL by the kernel
-
-
-def strace(name: str, when: int, root: Path) -> int:
-    inject = ["-e", f"inject={name}:signal=SIGKILL:when={when}"] if when else []
-    command = ["strace", "-f", "-qq", "-o", str(root.with_suffix(".trace"))]
-    command += ["-e", f"trace={name}", *inject, sys.executable, "-X", "frozen_modules", str(SCRIPT)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [*command, str(root)], env=environment, capture_output=True, timeout=60, check=False
-    )
-    return done.returncode
-
-
-def number_of_system_calls(name: str, root: Path) -> int:
-    assert strace(name, 0, root) == 0
-    lines = root.with_suffix(".trace").read_text().splitlines()
-    return sum(bool(re.search(rf"\b{name}\(", line)) for line in lines)
-
-
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_killed_by_the_kernel_at_system_calls_the_store_is_whole(fast_tmp):
-    killed = 0
-    for name in ("mkdirat", "write", "fsync", "linkat", "unlinkat"):
-        count_root = fast_tmp / f"count-{name}"
-        copy_of_earlier(fast_tmp, count_root)
-        total = number_of_system_calls(name, count_root)
-        assert total, name
-        for when in sorted({1, total // 2 + 1, total}):
-            root = fast_tmp / f"{name}-{when}"
-            old = copy_of_earlier(fast_tmp, root)
-            assert strace(name, when, root) != 0
-            killed += 1
-            assert_all_or_nothing(root, old)
-    assert killed >= 10
 
 
 # Details

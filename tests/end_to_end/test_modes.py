@@ -85,7 +85,6 @@ def test_piecewise_graphs_of_what_is_not_cut_are_refused(way: str, mode: str) ->
         settle(asked(way, mode=mode))
 
 
-@pytest.mark.slow
 def test_stock_torch_compile_answers_the_same(tmp_path: Path, wanted: list[list[int]]) -> None:
     request = ask("demo", **DEMO, compile="stock")
     session = Session(settle(request), Store.open(tmp_path / "store"))
