@@ -4,7 +4,8 @@
     v1/cas/sha256/..                          its blobs
 
 An index is never changed: a later one is added beside it, and readers join them. So writers need no
-lock and a reader sees each index whole or not at all.
+lock and a reader sees each index whole or not at all. An index bears no signature: it counts when
+this account, root or a listed account alone can have written it, and is passed over else.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
 from vcc.cache.folder import BAD_FILE, Folder, WrongSize
+from vcc.cache.owners import UNKNOWN
 from vcc.cache.quarantine import set_aside
 from vcc.cache.root import opened
-from vcc.cache.trouble import storage
+from vcc.cache.trouble import Foreign, storage
 
 _log = logging.getLogger(__name__)
 Index = TypeVar("Index")
@@ -127,6 +129,9 @@ class Shelf:
             return decode(_text(shelf, name))
         except FileNotFoundError:
             return None
+        except Foreign as error:
+            _log.info("%s/%s is not used: %s", shelf.path, name, error)
+            return None
         except (VccError, WrongSize, OSError) as error:
             if isinstance(error, OSError) and error.errno not in BAD_FILE:
                 raise
@@ -149,10 +154,12 @@ def _read(shelf: Folder, name: str) -> Mapping[str, Any]:
 
 
 def _text(shelf: Folder, name: str) -> bytes:
-    data = shelf.read(name, limit=MAX_BYTES)
-    if Digest.of(data).hex != name:
+    found = shelf.content(name, limit=MAX_BYTES, accepted=True)
+    if found.owner == UNKNOWN:
+        raise Foreign(f"{shelf.path}/{name} is not used", "others than its owner can change it")
+    if Digest.of(found.data).hex != name:
         raise IntegrityError("an index is damaged", "its digest does not match")
-    return data
+    return found.data
 
 
 def _object(data: bytes) -> Mapping[str, Any]:

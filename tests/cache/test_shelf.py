@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,25 @@ def test_foreign_files_on_a_shelf_are_no_indexes(tmp_path: Path) -> None:
     shelf(tmp_path).publish({"number": 1}, {})
     (place(shelf(tmp_path)) / "notes.txt").write_text("hello")
     assert len(shelf(tmp_path).indexes()) == 1
+
+
+def test_an_index_that_others_could_have_written_is_passed_over_and_left(tmp_path: Path) -> None:
+    """It bears no signature, and what it names is code."""
+    path = place(shelf(tmp_path)) / shelf(tmp_path).publish({"n": 1}, {})
+    path.chmod(0o660)
+    assert shelf(tmp_path).indexes() == ()
+    assert path.exists()
+
+
+@pytest.mark.root
+def test_an_index_of_another_account_in_a_shared_store_is_passed_over(
+    tmp_path: Path, as_root: None
+) -> None:
+    one = shelf(tmp_path)
+    name = one.publish({"n": 1}, {})
+    os.chown(place(one) / name, 65534, 65534)
+    one.root.chmod(0o770)
+    assert one.indexes() == ()
+    assert (place(one) / name).exists()
+    assert one.publish({"n": 1}, {}) == name
+    assert [dict(index) for index in one.indexes()] == [{"n": 1}]
