@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vcc.cache.blob import Damaged
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import is_digest
-from vcc.cache.errors import IntegrityError
+from vcc.cache.errors import IntegrityError, MissingArtifact
 from vcc.cache.folder import BAD_FILE, Folder, WrongSize
 from vcc.cache.key import Key
 from vcc.cache.manifest import NewerFormat
@@ -69,6 +69,17 @@ def bases(store: Folder) -> tuple[str, ...]:
             return tuple(name for name in folder.names() if is_digest(name))
     except FileNotFoundError:
         return ()
+
+
+def has_ref(store: Folder, entry: Entry) -> bool:
+    """Whether the store has a good ref of this artifact."""
+    base, artifact = entry.base.digest.hex, entry.artifact
+    try:
+        with store.below(REFS, base) as refs:
+            decode_ref(refs.read(artifact, limit=MAX_REF), base, artifact)
+    except (OSError, IntegrityError, MissingArtifact, WrongSize):
+        return False
+    return True
 
 
 def newest_first(entry: Entry) -> tuple[int, str]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from vcc.cache.blob import CAS, place, read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError, MissingArtifact, RemoteError, VccError
-from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.errors import IntegrityError, MissingArtifact, RemoteError
+from vcc.cache.folder import Folder
 from vcc.cache.gate import Gate
 from vcc.cache.manifest import Manifest, NewerFormat
 from vcc.cache.publish import (
@@ -30,12 +30,12 @@ from vcc.cache.publish import (
     sync_down,
 )
 from vcc.cache.pulled import Mark, remove_mark, write_mark
-from vcc.cache.refs import MAX_REF, REFS, check_same
+from vcc.cache.refs import check_same, has_ref
 from vcc.cache.remote.base import Blob, Remote
 from vcc.cache.remote.download import Download, Stopped
 from vcc.cache.remote.patience import Patience
 from vcc.cache.remote.signatures import bring_signatures
-from vcc.cache.request import Entry, decode_ref
+from vcc.cache.request import Entry
 from vcc.cache.root import opened
 from vcc.cache.tiers import Tier, tiers_of
 from vcc.cache.trouble import storage
@@ -111,7 +111,7 @@ class _Pull:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self, gate: Gate, mark: Mark) -> Pulled:
-        new = not self._has_ref()
+        new = not has_ref(self.store, self.entry)
         text = self._local(Blob(self.entry.id, -1)) or self._small(self.entry.id)
         manifest = self._checked(text)
         bring_signatures(self.store, self.own, self.remote, self.entry.id, self.patience)
@@ -122,14 +122,6 @@ class _Pull:
         publish_content(self.store, self.own, {self.entry.id: text})
         publish_ref(self.store, self.own, self.entry)
         return Pulled(self.entry, received, count, trust, new)
-
-    def _has_ref(self) -> bool:
-        base, artifact = self.entry.base.digest.hex, self.entry.artifact
-        try:
-            with self.store.below(REFS, base) as refs:
-                return decode_ref(refs.read(artifact, limit=MAX_REF), base, artifact) is not None
-        except (OSError, VccError, WrongSize):
-            return False
 
     def _small(self, digest: Digest) -> bytes:
         """A manifest, in memory."""

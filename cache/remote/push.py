@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from vcc.cache.blob import place
-from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
 from vcc.cache.errors import MissingArtifact, RemoteError
 from vcc.cache.loaded import Loaded
@@ -21,6 +20,8 @@ from vcc.cache.remote.base import Blob, Remote
 from vcc.cache.remote.patience import Patience
 from vcc.cache.remote.pull import Told, tell_nobody
 from vcc.cache.request import Entry, encode_ref
+from vcc.cache.store import Store
+from vcc.cache.stored import manifest_text, signatures_of
 from vcc.cache.trust.signature import SIGNATURES
 from vcc.cache.trust.statement import MAX_STATEMENT
 
@@ -167,13 +168,8 @@ class Push:
         return b"".join(parts)
 
 
-def manifest_text(loaded: Loaded) -> bytes:
-    """The bytes of a loaded manifest.
-
-    Raises:
-        FormatError: it cannot be written as it was.
-    """
-    text = loaded.manifest.encode()
-    if len(text) > MAX_BYTES:
-        raise RemoteError("the manifest is too large")
-    return text
+def push_stored(push: Push, store: Store, entry: Entry) -> Pushed:
+    """Push an artifact of a store; raises as `Push.run`, and Untrusted as `Store.load`."""
+    loaded = store.load(entry, full=True)
+    text = manifest_text(loaded, entry)
+    return push.run(entry, loaded, text, signatures_of(store, entry.artifact))

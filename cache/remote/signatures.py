@@ -1,4 +1,4 @@
-"""Signatures on their way: small files, carried as they are; whom they convince the gate decides."""
+"""Signatures on their way: small files that are carried as they are; the gate judges them."""
 
 from __future__ import annotations
 
