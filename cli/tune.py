@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+from msgspec import to_builtins
 
 from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, size_text
@@ -67,7 +67,7 @@ def tune_command(
     finally:
         shown.close()
     if json:
-        out_json({"artifacts": [asdict(one) for one in found]})
+        out_json({"artifacts": [to_builtins(one) for one in found]})
     else:
         out("\n\n".join(_text(one) for one in found))
 

@@ -1,5 +1,7 @@
 #include "player/abi.h"
 
+#include <algorithm>
+
 #include "abi/handles.h"
 #include "player/player.h"
 
@@ -16,14 +18,52 @@ std::span<const T> array(const void* first, uint64_t count) {
   return {static_cast<const T*>(first), count};
 }
 
-GemmShape shape(uint32_t n, uint32_t k, uint32_t dtype, uint32_t flags) {
-  VCC_EXPECT(dtype < table::kDtypes && flags <= table::kAddsC, "a product of the GEMM store");
-  return {n, k, static_cast<uint8_t>(dtype), static_cast<uint8_t>(flags)};
-}
-
 Mode mode_of(uint32_t mode) {
   VCC_EXPECT(mode <= static_cast<uint32_t>(Mode::kPiecewise), "a mode");
   return static_cast<Mode>(mode);
+}
+
+struct OfferRow {
+  int64_t rows;
+  uint32_t n, k, dtype, flags, route, zero;
+  uint64_t workspace;
+};
+static_assert(sizeof(OfferRow) == 40);
+struct CubinRow {
+  uint8_t sha256[32];
+  uint64_t offset, bytes;
+};
+static_assert(sizeof(CubinRow) == 48);
+struct EntryRow {
+  uint32_t offer, zero;
+  uint64_t offset, bytes;
+};
+static_assert(sizeof(EntryRow) == 24);
+
+GemmOffer offer_of(const OfferRow& row) {
+  VCC_EXPECT(row.dtype < table::kDtypes && row.flags <= table::kAddsC, "a product");
+  VCC_EXPECT(row.route <= static_cast<uint32_t>(GemmRoute::kVariant), "a route");
+  VCC_EXPECT(row.rows > 0, "rows of a product");
+  const GemmShape shape = {row.n, row.k, static_cast<uint8_t>(row.dtype),
+                           static_cast<uint8_t>(row.flags)};
+  return {shape, row.rows, static_cast<GemmRoute>(row.route), row.workspace};
+}
+
+std::span<const std::byte> part(std::span<const std::byte> all, uint64_t offset, uint64_t bytes) {
+  VCC_EXPECT(offset <= all.size() && bytes <= all.size() - offset, "a part inside the data");
+  return all.subspan(offset, bytes);
+}
+
+std::vector<Descriptor> descriptors_of(const void* rows, uint64_t count) {
+  struct Row {
+    int32_t mode, tokens, seqs, uniform, sample, advance;
+  };
+  std::vector<Descriptor> made;
+  for (const Row& row : array<Row>(rows, count)) {
+    made.push_back({mode_of(static_cast<uint32_t>(row.mode)),
+                    {row.tokens, row.seqs, row.uniform != 0, row.sample != 0, row.advance != 0}});
+  }
+  return made;
 }
 
 }  // namespace
@@ -63,20 +103,56 @@ int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cu
   return guarded([&] { players().get(player)->add_cubin(digest, array<uint8_t>(cubin, size)); });
 }
 
-int32_t vcc_player_add_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k, uint32_t dtype,
-                            uint32_t flags, const void* table, uint64_t size) {
+int32_t vcc_player_products(uint64_t player, const char** json) {
+  return guarded([&] { *json = keep_text(players().get(player)->products()); });
+}
+
+int32_t vcc_player_offer_gemms(uint64_t player, const void* offers, uint64_t count, void* needed) {
   return guarded([&] {
-    players().get(player)->add_gemm(shape(n, k, dtype, flags), rows, array<std::byte>(table, size));
+    std::vector<GemmOffer> made;
+    for (const OfferRow& row : array<OfferRow>(offers, count)) made.push_back(offer_of(row));
+    const std::vector<bool> found = players().get(player)->offer_gemms(made);
+    std::copy(found.begin(), found.end(), static_cast<uint8_t*>(needed));
   });
 }
 
-int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
-                               uint32_t dtype, uint32_t flags, uint32_t route) {
+int32_t vcc_player_gemm_order(uint64_t player, const void* descriptors, uint64_t count, void* order,
+                              uint64_t room, uint64_t* found) {
   return guarded([&] {
-    VCC_EXPECT(route <= static_cast<uint32_t>(GemmRoute::kVariant), "a route");
-    players().get(player)->prefer_gemm(shape(n, k, dtype, flags), rows,
-                                       static_cast<GemmRoute>(route));
+    const auto made = players().get(player)->gemm_order(descriptors_of(descriptors, count));
+    VCC_EXPECT(made.size() <= room, "room for the order of all offers");
+    std::copy(made.begin(), made.end(), static_cast<uint32_t*>(order));
+    *found = made.size();
   });
+}
+
+int32_t vcc_player_supply_gemms(uint64_t player, const void* data, uint64_t size,
+                                const void* cubins, uint64_t cubin_count, const void* entries,
+                                uint64_t entry_count, void* taken, const char** trouble) {
+  return guarded([&] {
+    const auto bytes = array<std::byte>(data, size);
+    std::vector<GemmCode> codes;
+    for (const CubinRow& row : array<CubinRow>(cubins, cubin_count)) {
+      const auto code = part(bytes, row.offset, row.bytes);
+      codes.push_back(
+          {hex_of(row.sha256), {reinterpret_cast<const uint8_t*>(code.data()), code.size()}});
+    }
+    std::vector<GemmSupply> supply;
+    for (const EntryRow& row : array<EntryRow>(entries, entry_count)) {
+      supply.push_back({row.offer, part(bytes, row.offset, row.bytes)});
+    }
+    const auto reasons = players().get(player)->supply_gemms(codes, supply);
+    std::string first;
+    for (size_t i = 0; i < reasons.size(); ++i) {
+      static_cast<uint8_t*>(taken)[i] = reasons[i].empty();
+      if (first.empty()) first = reasons[i];
+    }
+    *trouble = keep_text(std::move(first));
+  });
+}
+
+int32_t vcc_player_finish_gemms(uint64_t player) {
+  return guarded([&] { players().get(player)->finish_gemms(); });
 }
 
 int32_t vcc_player_bytes(uint64_t player, int64_t blocks, uint64_t* weights, uint64_t* cache,
@@ -88,6 +164,14 @@ int32_t vcc_player_bytes(uint64_t player, int64_t blocks, uint64_t* weights, uin
     *io = bytes[2];
     *workspace = bytes[3];
     *scratch = bytes[4];
+  });
+}
+
+int32_t vcc_player_place_weights(uint64_t player, const char** json) {
+  return guarded([&] {
+    const auto object = players().get(player);
+    object->place_weights();
+    *json = keep_text(object->describe_weights());
   });
 }
 
@@ -106,18 +190,8 @@ int32_t vcc_player_describe(uint64_t player, const char** json) {
 
 int32_t vcc_player_build(uint64_t player, const void* descriptors, uint64_t count, uint32_t hot,
                          uint32_t threads) {
-  return guarded([&] {
-    struct Row {
-      int32_t mode, tokens, seqs, uniform, sample, advance;
-    };
-    std::vector<Descriptor> wanted;
-    for (const Row& row : array<Row>(descriptors, count)) {
-      wanted.push_back(
-          {mode_of(static_cast<uint32_t>(row.mode)),
-           {row.tokens, row.seqs, row.uniform != 0, row.sample != 0, row.advance != 0}});
-    }
-    players().get(player)->build(std::move(wanted), hot, threads);
-  });
+  return guarded(
+      [&] { players().get(player)->build(descriptors_of(descriptors, count), hot, threads); });
 }
 
 int32_t vcc_player_graphs(uint64_t player, uint32_t wait, uint32_t* wanted, uint32_t* ready,

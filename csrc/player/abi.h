@@ -1,5 +1,6 @@
 /* The C ABI of the player: a node table on a device. Handles as elsewhere; every function returns a
-   code of abi/error.h. The order of calls is create, add_cubin and add_gemm, place, build, steps.
+   code of abi/error.h. The order of calls is create, place_weights, add_cubin, offer_gemms, place,
+   build, steps; entries of the GEMM store come beside that, from another thread.
  */
 #pragma once
 
@@ -24,19 +25,41 @@ VCC_API int32_t vcc_player_close(uint64_t player);
 VCC_API int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cubin,
                                      uint64_t size);
 
-/* An entry of the GEMM store for exactly `rows` rows; its cubins were added before. */
-VCC_API int32_t vcc_player_add_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
-                                    uint32_t dtype, uint32_t flags, const void* table,
-                                    uint64_t size);
+/* What a step multiplies and which kernels of the table can do it, as JSON (supply.cpp). */
+VCC_API int32_t vcc_player_products(uint64_t player, const char** json);
 
-/* The measured choice where both exist: 1 the store's entry, 2 the table's kernel. */
-VCC_API int32_t vcc_player_prefer_gemm(uint64_t player, int64_t rows, uint32_t n, uint32_t k,
-                                       uint32_t dtype, uint32_t flags, uint32_t route);
+/* What the GEMM store has: `count` rows of 40 bytes {i64 rows, u32 n, k, dtype, flags, route: the
+   measured choice 0 none 1 the store's entry 2 the table's kernel, u32 0, u64 workspace bytes}. A
+   step whose choice is an entry waits until it comes. `needed` [count] bytes: 1 where some step may
+   take the entry, so that it has to come. */
+VCC_API int32_t vcc_player_offer_gemms(uint64_t player, const void* offers, uint64_t count,
+                                       void* needed);
 
-/* Bytes of each kind of region with so many KV blocks; add_gemm may raise `scratch`. */
+/* The offers that graphs (rows as of vcc_player_build) take, each once, in the order in which they
+   are needed: `found` numbers at `order`, which has room for `room`. */
+VCC_API int32_t vcc_player_gemm_order(uint64_t player, const void* descriptors, uint64_t count,
+                                      void* order, uint64_t room, uint64_t* found);
+
+/* Entries that have come, in `data`: `cubins` rows of 48 bytes {32 bytes SHA-256, u64 offset, u64
+   bytes}, verified by the caller, and `entries` rows of 24 bytes {u32 offer, u32 0, u64 offset, u64
+   bytes} of node tables. `taken` [entry_count] bytes: 0 for one that was refused and is withdrawn;
+   `trouble` says why the first was. */
+VCC_API int32_t vcc_player_supply_gemms(uint64_t player, const void* data, uint64_t size,
+                                        const void* cubins, uint64_t cubin_count,
+                                        const void* entries, uint64_t entry_count, void* taken,
+                                        const char** trouble);
+
+/* Nothing more comes: what was offered and is not there counts as never offered. */
+VCC_API int32_t vcc_player_finish_gemms(uint64_t player);
+
+/* Bytes of each kind of region with so many KV blocks; offers may raise `scratch`. */
 VCC_API int32_t vcc_player_bytes(uint64_t player, int64_t blocks, uint64_t* weights,
                                  uint64_t* cache, uint64_t* io, uint64_t* workspace,
                                  uint64_t* scratch);
+
+/* Give the weights memory before everything else has its own; where, and their tensors, as JSON
+   (describe.cpp). */
+VCC_API int32_t vcc_player_place_weights(uint64_t player, const char** json);
 
 /* Give every region memory: `blocks` KV blocks in addresses, `mapped` of them in memory; `slots`
    input slots (3 or more keep the device busy), `ring` rows of decode tokens. */

@@ -36,6 +36,22 @@ void write_tensor(Json& json, const Table& table, const table::Tensor& tensor, u
 
 }  // namespace
 
+std::string Player::describe_weights() {
+  const Hold hold(*this);
+  VCC_EXPECT(weights_, "weights are described after they are placed");
+  const Expander expander(table_, shapes_, places_, gemms_, least_blocks());
+  const auto& values = expander.largest();
+  Json json;
+  json.open('{').name("address").number(weights_->address);
+  json.name("bytes").number(weights_->bytes).name("tensors").open('[');
+  for (const auto& tensor : table_.tensors()) {
+    if (table_.regions()[tensor.region].kind != table::RegionKind::kWeights) continue;
+    const auto offset = static_cast<uint64_t>(values[tensor.offset]);
+    write_tensor(json, table_, tensor, weights_->address + offset, values, nullptr);
+  }
+  return json.close(']').close('}').take();
+}
+
 std::string Player::describe() {
   const Hold hold(*this);
   must_be_placed("a player is described after the memory is placed");
@@ -102,6 +118,7 @@ std::string Player::stats() {
   json.open('{');
   const std::pair<const char*, uint64_t> numbers[] = {
       {"modules_ns", times_.modules},
+      {"supply_ns", supply_ns_.load()},
       {"place_ns", times_.place},
       {"hot_ns", times_.hot},
       {"prepare_ns", times_.prepare},

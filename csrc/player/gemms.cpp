@@ -16,53 +16,111 @@ bool fits(const table::Variant& variant, const table::Gemm& gemm, int64_t rows) 
          (variant.max_rows == 0 || rows <= variant.max_rows);
 }
 
-std::string hex_of(const uint8_t (&digest)[32]) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const uint8_t byte : digest) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 }  // namespace
 
-void Gemms::add(GemmShape shape, int64_t rows, std::shared_ptr<StoredGemm> stored) {
-  workspace_ = std::max(workspace_, stored->workspace);
-  stored_[shape][rows] = std::move(stored);
+std::vector<bool> Gemms::offer(std::span<const GemmOffer> offers) {
+  const std::lock_guard lock(lock_);
+  VCC_EXPECT(!finished_, "entries are offered before all have come");
+  std::vector<bool> needed;
+  for (const GemmOffer& one : offers) {
+    const auto index = static_cast<uint32_t>(offers_.size());
+    offers_.push_back(one);
+    buckets_[one.shape][one.rows] = {index, one.route, nullptr};
+    const table::Gemm exact{0, one.shape.n, one.shape.k, one.shape.dtype, one.shape.flags, 0};
+    const bool stored = choose_locked(exact, one.rows, one.rows).route == GemmRoute::kStored;
+    if (stored) workspace_ = std::max(workspace_, one.workspace);
+    needed.push_back(stored);
+  }
+  return needed;
 }
 
-void Gemms::prefer(GemmShape shape, int64_t rows, GemmRoute route) {
-  preferred_[{shape, rows}] = route;
+void Gemms::add(uint32_t offer, std::shared_ptr<StoredGemm> stored) {
+  const std::lock_guard lock(lock_);
+  Bucket* bucket = bucket_of(offer);
+  if (bucket == nullptr || bucket->stored != nullptr || finished_) return;
+  bucket->stored = std::move(stored);
+  changed_.notify_all();
+}
+
+void Gemms::withdraw(uint32_t offer) {
+  const std::lock_guard lock(lock_);
+  const Bucket* bucket = bucket_of(offer);
+  if (bucket == nullptr || bucket->stored != nullptr) return;
+  buckets_[offers_[offer].shape].erase(offers_[offer].rows);
+  changed_.notify_all();
+}
+
+void Gemms::finish() {
+  const std::lock_guard lock(lock_);
+  finished_ = true;
+  changed_.notify_all();
+}
+
+const GemmOffer& Gemms::offered(uint32_t offer) const {
+  const std::lock_guard lock(lock_);
+  VCC_EXPECT(offer < offers_.size(), "an offer of the GEMM store");
+  return offers_[offer];
+}
+
+Gemms::Bucket* Gemms::bucket_of(uint32_t offer) {
+  if (offer >= offers_.size()) return nullptr;
+  const GemmOffer& one = offers_[offer];
+  const auto found = buckets_[one.shape].find(one.rows);
+  const bool same = found != buckets_[one.shape].end() && found->second.offer == offer;
+  return same ? &found->second : nullptr;
 }
 
 GemmChoice Gemms::choose(const table::Gemm& gemm, int64_t rows, int64_t most) const {
-  GemmChoice stored, variant;
-  if (const auto found = stored_.find(shape_of(gemm)); found != stored_.end()) {
-    const auto entry = found->second.lower_bound(rows);
-    if (entry != found->second.end() && entry->first <= most) {
-      stored = {GemmRoute::kStored, entry->first, entry->second.get(), 0};
-    }
-  }
+  const std::lock_guard lock(lock_);
+  return choose_locked(gemm, rows, most);
+}
+
+GemmChoice Gemms::choose_locked(const table::Gemm& gemm, int64_t rows, int64_t most) const {
+  GemmChoice variant;
   const auto& variants = table_.variants;
   const auto first = std::find_if(variants.begin(), variants.end(),
                                   [&](const auto& one) { return fits(one, gemm, rows); });
   if (first != variants.end()) {
     variant = {GemmRoute::kVariant, rows, nullptr, static_cast<uint32_t>(first - variants.begin())};
   }
-  if (stored.route == GemmRoute::kNone) return variant;
-  if (variant.route == GemmRoute::kNone) return stored;
-  const auto wish = preferred_.find({shape_of(gemm), stored.rows});
-  return wish != preferred_.end() && wish->second == GemmRoute::kVariant ? variant : stored;
+  const auto found = buckets_.find(shape_of(gemm));
+  if (found == buckets_.end()) return variant;
+  for (auto at = found->second.lower_bound(rows); at != found->second.end() && at->first <= most;
+       ++at) {
+    const Bucket& bucket = at->second;
+    if (bucket.route == GemmRoute::kVariant && variant.route == GemmRoute::kVariant) return variant;
+    if (bucket.stored != nullptr || !finished_) {
+      return {GemmRoute::kStored, at->first, bucket.stored.get(), 0};
+    }
+  }
+  return variant;
 }
 
 GemmChoice Gemms::must_choose(const table::Gemm& gemm, int64_t rows, int64_t most) const {
-  const GemmChoice choice = choose(gemm, rows, most);
+  std::unique_lock lock(lock_);
+  GemmChoice choice;
+  changed_.wait(lock, [&] {
+    choice = choose_locked(gemm, rows, most);
+    return choice.route != GemmRoute::kStored || choice.stored != nullptr;
+  });
   if (choice.route != GemmRoute::kNone) return choice;
   throw Error(Code::kGraph, "nobody computes " + gemm_text(gemm, rows),
               "the GEMM store has no entry for it and the artifact no kernel",
               "fill the store on this GPU: vcc tune MODEL");
+}
+
+uint32_t Gemms::offer_of(const table::Gemm& gemm, const GemmChoice& choice) const {
+  if (choice.route != GemmRoute::kStored) return kNoOffer;
+  const std::lock_guard lock(lock_);
+  const auto found = buckets_.find(shape_of(gemm));
+  if (found == buckets_.end()) return kNoOffer;
+  const auto at = found->second.find(choice.rows);
+  return at == found->second.end() ? kNoOffer : at->second.offer;
+}
+
+uint64_t Gemms::workspace() const {
+  const std::lock_guard lock(lock_);
+  return workspace_;
 }
 
 std::vector<Shape> shapes_of(const table::Records& table, Modules& modules) {
@@ -88,6 +146,16 @@ std::vector<Shape> shapes_of(const table::Records& table, Modules& modules) {
     shapes.push_back(std::move(shape));
   }
   return shapes;
+}
+
+std::string hex_of(const uint8_t (&digest)[32]) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const uint8_t byte : digest) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
 }
 
 std::string gemm_text(const table::Gemm& gemm, int64_t rows) {

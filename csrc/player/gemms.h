@@ -1,9 +1,12 @@
 // Who computes a matrix product: nodes of the GEMM store, a Triton kernel of the table, or nobody.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,42 +34,85 @@ struct StoredGemm {
   uint64_t workspace = 0;       // bytes
 };
 
+// What the store has for a product of exactly `rows` rows, and the measured choice where there is
+// one (kNone: there is none). The entry itself may come later.
+struct GemmOffer {
+  GemmShape shape;
+  int64_t rows = 0;
+  GemmRoute route = GemmRoute::kNone;
+  uint64_t workspace = 0;  // bytes, at most
+};
+
 struct GemmChoice {
   GemmRoute route = GemmRoute::kNone;
   int64_t rows = 0;                    // that the nodes compute: of the entry, or as asked for
-  const StoredGemm* stored = nullptr;  // kStored
+  const StoredGemm* stored = nullptr;  // kStored; null as long as the entry has not come
   uint32_t variant = 0;                // kVariant: index in the step's table
 };
 
+// Choices depend on what was offered, not on what has come: whoever needs an entry waits for it. So
+// a number of rows is computed one way, whenever it is asked for.
+//
+// Any thread may call any function. An entry that has come stays.
 class Gemms {
  public:
   explicit Gemms(const table::Records& table) : table_(table) {}
 
-  // Take an entry of the store for exactly `rows` rows; a second one for the same replaces it.
-  void add(GemmShape shape, int64_t rows, std::shared_ptr<StoredGemm> stored);
+  // Entries that will come; `finish` ends the waiting for them. Returns for each whether some
+  // number of rows may take it: not where the measured choice is a variant.
+  std::vector<bool> offer(std::span<const GemmOffer> offers);
 
-  // The measured choice for a product of `rows` rows (`vcc tune`).
-  void prefer(GemmShape shape, int64_t rows, GemmRoute route);
+  // The entry of an offer has come; a second one for the same is dropped.
+  void add(uint32_t offer, std::shared_ptr<StoredGemm> stored);
+
+  // The entry of an offer will not come: as if it had never been offered.
+  void withdraw(uint32_t offer);
+
+  // No entry comes any more. Offers without one are as if they had never been, except where a
+  // variant computes them.
+  void finish();
+
+  const GemmOffer& offered(uint32_t offer) const;
 
   // For `rows` rows where the buffers hold `most`: the entry of the smallest sufficient number of
-  // rows, else the first variant that fits.
+  // rows, else the first variant that fits. Does not wait.
   GemmChoice choose(const table::Gemm& gemm, int64_t rows, int64_t most) const;
 
-  // As `choose`. Throws Error(kGraph) that names the product when there is no choice.
+  // As `choose`, with the entry: waits for it. Throws Error(kGraph) that names the product when
+  // there is no choice.
   GemmChoice must_choose(const table::Gemm& gemm, int64_t rows, int64_t most) const;
 
-  // Largest workspace of all entries, in bytes.
-  uint64_t workspace() const { return workspace_; }
+  // The offer that `choose` takes, or kNoOffer.
+  static constexpr uint32_t kNoOffer = ~uint32_t{0};
+  uint32_t offer_of(const table::Gemm& gemm, const GemmChoice& choice) const;
+
+  // Largest workspace of all offers, in bytes.
+  uint64_t workspace() const;
 
  private:
+  struct Bucket {
+    uint32_t offer;
+    GemmRoute route;
+    std::shared_ptr<StoredGemm> stored;  // null until it has come
+  };
+
+  GemmChoice choose_locked(const table::Gemm& gemm, int64_t rows, int64_t most) const;
+  Bucket* bucket_of(uint32_t offer);
+
   const table::Records& table_;
-  std::map<GemmShape, std::map<int64_t, std::shared_ptr<StoredGemm>>> stored_;
-  std::map<std::pair<GemmShape, int64_t>, GemmRoute> preferred_;
+  mutable std::mutex lock_;
+  mutable std::condition_variable changed_;
+  std::vector<GemmOffer> offers_;
+  std::map<GemmShape, std::map<int64_t, Bucket>> buckets_;
+  bool finished_ = false;
   uint64_t workspace_ = 0;
 };
 
 // Kernels of a table, loaded and checked.
 std::vector<Shape> shapes_of(const table::Records& table, Modules& modules);
+
+// A SHA-256 of a table.
+std::string hex_of(const uint8_t (&digest)[32]);
 
 std::string gemm_text(const table::Gemm& gemm, int64_t rows);
 

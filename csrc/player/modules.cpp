@@ -38,6 +38,7 @@ Modules::~Modules() {
 }
 
 void Modules::add(std::string_view digest, std::span<const uint8_t> cubin) {
+  const std::lock_guard lock(lock_);
   if (modules_.contains(digest)) return;
   Module module;
   module.bytes = cubin.size();
@@ -51,7 +52,13 @@ void Modules::add(std::string_view digest, std::span<const uint8_t> cubin) {
   }
 }
 
+size_t Modules::modules() const {
+  const std::lock_guard lock(lock_);
+  return modules_.size();
+}
+
 const Function& Modules::function(const KernelNeeds& needs) {
+  const std::lock_guard lock(lock_);
   const auto at = modules_.find(needs.digest);
   if (at == modules_.end()) {
     throw Error(Code::kIntegrity, "the artifact lacks a cubin",

@@ -23,6 +23,7 @@ struct KernelNeeds {
   bool large_cluster;
 };
 
+// Any thread may call any function; what `function` returns stays.
 class Modules {
  public:
   Modules() = default;
@@ -37,7 +38,7 @@ class Modules {
   // says, the cubin says and the driver says: a difference is Error(kIntegrity).
   const Function& function(const KernelNeeds& needs);
 
-  size_t modules() const { return modules_.size(); }
+  size_t modules() const;
 
  private:
   struct Module {
@@ -48,6 +49,7 @@ class Modules {
     std::map<std::string, uint32_t, std::less<>> shared;  // most asked for so far
   };
 
+  mutable std::mutex lock_;
   std::map<std::string, Module, std::less<>> modules_;
 };
 

@@ -47,6 +47,17 @@ class Timer {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Tries twice: nothing more can be done about memory that the device does not take back.
+template <class Work>
+void quietly(Work&& work) noexcept {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      return work();
+    } catch (const std::exception&) {
+    }
+  }
+}
+
 }  // namespace
 
 Player::Hold::Hold(Player& player) : player_(player) {
@@ -108,12 +119,14 @@ Player::~Player() {
     // A lost device takes back what it still can.
   }
   driver().cuStreamSynchronize(stream_);
+  gemms_.finish();  // threads that build graphs may wait for entries
   graphs_.reset();
   recent_.clear();
   inputs_.reset();
   driver().cuEventDestroy(done_);
   driver().cuStreamDestroy(stream_);
   release_memory();
+  if (early_ != 0) quietly([&] { arena_->free(early_); });
 }
 
 // Owners of driver objects that must not be destroyed.
@@ -125,16 +138,8 @@ void Player::abandon() noexcept {
   for (Pinned* pinned : {&ring_, &logits_, &active_}) new Pinned(std::move(*pinned));
 }
 
+// All but weights that were placed early: somebody may be writing them.
 void Player::release_memory() noexcept {
-  const auto quietly = [](auto&& body) {
-    for (int attempt = 0; attempt < 2; ++attempt) {
-      try {
-        return body();
-      } catch (const std::exception&) {
-        // Nothing more can be done about memory that the device does not take back.
-      }
-    }
-  };
   for (const CUdeviceptr address : std::exchange(allocated_, {})) {
     quietly([&] { arena_->free(address); });
   }
@@ -159,43 +164,17 @@ void Player::add_cubin(std::string_view digest, std::span<const uint8_t> cubin) 
   modules_->add(digest, cubin);
 }
 
-void Player::add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> bytes) {
-  const Hold hold(*this);
-  const Timer timer(times_.modules);
-  device_->use();
-  auto stored = std::make_shared<StoredGemm>(StoredGemm{Table(bytes), {}, {}, 0});
-  const table::Records& entry = stored->table.records();
-  std::vector<int64_t> sizes;
-  for (const auto& symbol : entry.symbols) sizes.push_back(symbol.low);
-  stored->table.evaluate(sizes, stored->values);
-  for (const auto& region : entry.regions) {
-    if (region.kind != table::RegionKind::kOperand) {
-      throw Error(Code::kIntegrity, "an entry of the GEMM store is refused",
-                  "it uses other memory than its operands");
-    }
-    const bool workspace = region.index == table::kOperands - 1;
-    if (workspace) stored->workspace = static_cast<uint64_t>(stored->values[region.size]);
-  }
-  for (const auto& node : entry.nodes) {
-    if (node.kind == table::NodeKind::kGemm) {
-      throw Error(Code::kIntegrity, "an entry of the GEMM store is refused",
-                  "it holds a matrix product itself");
-    }
-  }
-  stored->shapes = shapes_of(entry, *modules_);
-  gemms_.add(shape, rows, std::move(stored));
-}
-
-void Player::prefer_gemm(GemmShape shape, int64_t rows, GemmRoute route) {
-  const Hold hold(*this);
-  gemms_.prefer(shape, rows, route);
-}
-
 uint64_t Player::region_bytes(const table::Region& region,
                               const std::vector<int64_t>& values) const {
   const auto bytes = static_cast<uint64_t>(values[region.size]);
   const bool scratch = region.kind == table::RegionKind::kScratch;
   return scratch ? std::max(bytes, gemms_.workspace()) : bytes;
+}
+
+// A number of KV blocks that the table takes, for what does not depend on it.
+int64_t Player::least_blocks() const {
+  const auto blocks = table_.find_symbol("K");
+  return blocks ? table_.symbols()[*blocks].low : 0;
 }
 
 std::array<uint64_t, 5> Player::bytes(int64_t blocks) const {
@@ -205,6 +184,18 @@ std::array<uint64_t, 5> Player::bytes(int64_t blocks) const {
     bytes[static_cast<uint32_t>(region.kind)] = region_bytes(region, expander.largest());
   }
   return bytes;
+}
+
+Place Player::place_weights() {
+  const Hold hold(*this);
+  const Timer timer(times_.place);
+  VCC_EXPECT(expander_ == nullptr && !weights_ && first_ == nullptr, "weights are placed once");
+  device_->use();
+  const auto region = table_.find_region(table::RegionKind::kWeights);
+  if (!region) return weights_.emplace();
+  const Expander expander(table_, shapes_, places_, gemms_, least_blocks());
+  const auto& weights = table_.regions()[*region];
+  return weights_.emplace(allocate(weights, region_bytes(weights, expander.largest()), early_));
 }
 
 void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring) {
@@ -252,10 +243,8 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
       places_[i] = {cache_, bytes};
       continue;
     }
-    const uint64_t alignment = std::max<uint64_t>(regions[i].alignment, kDeviceAlignment);
-    const uint64_t all = std::max<uint64_t>(bytes, 1) + alignment - kDeviceAlignment;
-    allocated_.push_back(arena_->allocate(all, kTags[static_cast<uint32_t>(kind)]));
-    places_[i] = {(allocated_.back() + alignment - 1) / alignment * alignment, bytes};
+    const bool early = kind == table::RegionKind::kWeights && weights_;
+    places_[i] = early ? *weights_ : allocate(regions[i], bytes, allocated_.emplace_back(0));
     if (kind == table::RegionKind::kIo && bytes != 0) {
       VCC_CU(cuMemsetD8Async(places_[i].address, 0, bytes, stream_));
     }
@@ -265,6 +254,13 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
     places_.push_back({allocated_.back(), gemms_.workspace()});
   }
   map_caches(mapped);
+}
+
+Place Player::allocate(const table::Region& region, uint64_t bytes, CUdeviceptr& start) {
+  const uint64_t alignment = std::max<uint64_t>(region.alignment, kDeviceAlignment);
+  const uint64_t all = std::max<uint64_t>(bytes, 1) + alignment - kDeviceAlignment;
+  start = arena_->allocate(all, kTags[static_cast<uint32_t>(region.kind)]);
+  return {(start + alignment - 1) / alignment * alignment, bytes};
 }
 
 void Player::share_regions(const Expander& expander) {

@@ -1,8 +1,9 @@
 // The player: a checked table on a device, without torch and without Python. Modules, memory,
 // graphs and plain launches of any size in the table's ranges.
 //
-// One call at a time: a call inside or beside another is refused. The order is create, add_cubin
-// and add_gemm, place, build, then steps.
+// One call at a time: a call inside or beside another is refused. The order is create,
+// place_weights, add_cubin, offer_gemms, place, build, then steps. Entries of the GEMM store come
+// beside all that, from another thread: gemm_order, supply_gemms and finish_gemms.
 #pragma once
 
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,6 +74,16 @@ struct Prepared {
   uint64_t version = 0;         // of the graphs, when it was made
 };
 
+// An entry of the GEMM store, and a cubin under its SHA-256 in hex.
+struct GemmSupply {
+  uint32_t offer;
+  std::span<const std::byte> table;
+};
+struct GemmCode {
+  std::string digest;
+  std::span<const uint8_t> cubin;
+};
+
 struct PlayerTimes {
   uint64_t modules = 0, place = 0, hot = 0, prepare = 0;  // ns
   uint64_t steps = 0, graph_launches = 0, plain_launches = 0, prepared = 0;
@@ -93,12 +106,23 @@ class Player {
   const std::shared_ptr<Modules>& modules() const { return modules_; }
 
   void add_cubin(std::string_view digest, std::span<const uint8_t> cubin);
-  void add_gemm(GemmShape shape, int64_t rows, std::span<const std::byte> table);
-  void prefer_gemm(GemmShape shape, int64_t rows, GemmRoute route);
+
+  // What the GEMM store has; for each whether any step may take it, so that it has to come.
+  std::vector<bool> offer_gemms(std::span<const GemmOffer> offers);
+  // The offers that these graphs take, each once, in the order in which they are needed.
+  std::vector<uint32_t> gemm_order(std::span<const Descriptor> descriptors) const;
+  // Entries that have come, and their code. One that is refused is withdrawn: why, else empty.
+  std::vector<std::string> supply_gemms(std::span<const GemmCode> codes,
+                                        std::span<const GemmSupply> entries);
+  // Nothing more comes.
+  void finish_gemms() { gemms_.finish(); }
 
   // Bytes of the regions by kind (weights, KV cache, io, workspace, scratch) with this many blocks.
   std::array<uint64_t, 5> bytes(int64_t blocks) const;
 
+  // Give the weights their memory before everything else has its own, so that they can be read
+  // meanwhile.
+  Place place_weights();
   // Give every region its memory. `blocks` is K, of which `mapped` have memory; `slots` input slots
   // and `ring` rows of decode tokens.
   void place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring);
@@ -121,6 +145,8 @@ class Player {
   void write(uint64_t address, std::span<const uint8_t> bytes);
 
   std::string describe();                           // JSON; keys in abi.h
+  std::string describe_weights();                   // JSON: their region and tensors
+  std::string products() const;                     // JSON: what a step multiplies, and by what
   std::string gemms(int64_t tokens, int64_t seqs);  // JSON: who computes each product
   std::string stats();                              // JSON
 
@@ -139,7 +165,12 @@ class Player {
   void must_be_placed(const char* task) const;
   uint64_t region_bytes(const table::Region& region, const std::vector<int64_t>& values) const;
   void open();
+  using Refusals = std::map<std::string, std::string, std::less<>>;  // of cubins, and why
+  std::shared_ptr<StoredGemm> stored_gemm(const GemmOffer& offer, std::span<const std::byte> bytes,
+                                          const Refusals& refused);
+  int64_t least_blocks() const;
   void place_regions(const Expander& expander, int64_t mapped);
+  Place allocate(const table::Region& region, uint64_t bytes, CUdeviceptr& start);
   void share_regions(const Expander& expander);
   void map_caches(int64_t mapped);
   void release_memory() noexcept;
@@ -164,6 +195,8 @@ class Player {
   Gemms gemms_;
   std::vector<Place> places_;
   std::vector<CUdeviceptr> allocated_;
+  CUdeviceptr early_ = 0;         // memory of place_weights
+  std::optional<Place> weights_;  // of place_weights
   CUdeviceptr cache_ = 0;
   int64_t blocks_ = 0, mapped_ = 0;
   std::unique_ptr<Expander> expander_;
@@ -175,6 +208,8 @@ class Player {
   CUevent done_ = nullptr;
   uint64_t arena_version_ = 0;
   std::atomic<bool> busy_{false};
+  std::mutex supply_;                   // one supplier at a time
+  std::atomic<uint64_t> supply_ns_{0};  // of its thread
 
   using Key = std::pair<Mode, Step>;
   std::list<std::pair<Key, Prepared>> recent_;  // the latest first

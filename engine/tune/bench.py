@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, write
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.layout import DTYPES
-from vcc.engine.graphs.table.types import NONE, NodeTable, RegionKind, Variant
-from vcc.engine.tune.index import STORED, VARIANT, Measured
+from vcc.engine.graphs.table.types import NONE, NodeTable, Variant
+from vcc.engine.tune.index import STORED, VARIANT
 from vcc.engine.tune.record import A, C, D, W, operand_sizes
 from vcc.engine.tune.self_test import random_bits
-from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.shapes import GemmShape, Measured
 from vcc.engine.tune.store import GemmEntry
 
 COLD = 160 << 20
@@ -67,7 +67,9 @@ def measure(
         DeviceError: out of memory, or a launch failed.
     """
     variant = variant_for(table, shape)
-    spare = max(_workspace(entry), 0 if variant is None else partial_bytes(variant, shape))
+    spare = max(
+        entry.workspace if entry else 0, 0 if variant is None else partial_bytes(variant, shape)
+    )
     with ExitStack() as stack:
         place = _placed(shape, spare, stack)
         stored = (
@@ -123,14 +125,6 @@ def copies_of(shape: GemmShape) -> int:
     """How many copies of the weights a graph goes through."""
     width = operand_sizes(shape, 0)[W]
     return max(1, min(MOST, -(-COLD // width)))
-
-
-def _workspace(entry: GemmEntry | None) -> int:
-    if entry is None:
-        return 0
-    regions = decode(entry.table).regions
-    last = (one.size for one in regions if one.kind is RegionKind.OPERAND and one.index == 4)
-    return int(next(last, 0))
 
 
 def _placed(shape: GemmShape, spare: int, stack: ExitStack) -> Place:

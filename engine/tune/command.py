@@ -23,11 +23,13 @@ from vcc.cache.errors import (
 from vcc.cache.loaded import Loaded
 from vcc.engine.config.environment import recorder_environment
 from vcc.engine.events import Events
-from vcc.engine.tune.index import Measured, SelfTest
+from vcc.engine.tune.families import Products, rows_of
+from vcc.engine.tune.gpu import Gpu
+from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.job import HELPER, Answer, Job
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.shapes import GemmShape, Measured
 from vcc.engine.tune.store import GemmStore
-from vcc.engine.tune.wanted import Products, products_of, rows_of, step_tables
+from vcc.engine.tune.wanted import products_of, step_tables
 
 _ERRORS: dict[int, type[VccError]] = {
     int(kind.exit): kind

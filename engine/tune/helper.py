@@ -13,8 +13,8 @@ from pathlib import Path
 
 from vcc.cache.errors import VccError
 from vcc.cache.single_flight import single_flight
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.job import Answer, Job
-from vcc.engine.tune.shapes import Gpu
 from vcc.engine.tune.store import GemmStore
 
 TITLE = "recording matrix products"

@@ -1,206 +1,182 @@
 """The indexes of the GEMM store: what stands on a shelf of `cache/shelf.py`, checked when read.
 
-products = {"kind": "products", "format": 1, "gpu": gpu, "cublaslt": version, "created": seconds,
+products = {"kind": "products", "format": 2, "gpu": gpu, "cublaslt": version, "created": seconds,
             "self_test": {"passed": bool, "products": count, "why": text},
-            "tables": [sha256, bytes], "cubins": [[sha256, bytes]...],
-            "products": [[m, n, k, dtype, has_c, offset, bytes, [cubin...]]...]}
+            "bundle": [sha256, bytes], "tables": [sha256, xxh3, bytes],
+            "cubins": [[sha256, xxh3, bytes]...],
+            "products": [[m, n, k, dtype, has_c, bytes, workspace, [cubin...]]...]}
 choices  = {"kind": "choices", "format": 1, "gpu": gpu, "cublaslt": version, "created": seconds,
             "variants": sha256 of the kernels that were measured,
             "choices": [[m, n, k, dtype, has_c, route, stored ns or -1, variant ns or -1]...]}
 gpu      = [name, sm, sm_count]
+bundle   = the node tables in the order of products, then the cubins
+
+A boot reads this for hundreds of products, so rows stay tuples, and types are checked by msgspec.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import logging
+from functools import cache
+from itertools import accumulate, chain
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from vcc.cache.digest import is_digest
-from vcc.cache.errors import IntegrityError
-from vcc.engine.tune.shapes import DTYPES, GemmShape, Gpu
+import msgspec
+from msgspec import Meta, Struct
 
-FORMAT = 1
-MOST_SIZE = 1 << 31
-MOST_BLOB = 1 << 30
+from vcc.cache.bundle import Part
+from vcc.cache.canonical import FormatError, check_text
+from vcc.cache.key import is_clean
+from vcc.engine.tune.gpu import Gpu
+
+FORMATS = {"products": 2, "choices": 1}
+_log = logging.getLogger(__name__)
+
+Sha256: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Xxh3: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 31)]
+Seconds: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
+Size: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
+Time: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]
+Dtype: TypeAlias = Literal["float32", "float16", "bfloat16"]
+Route: TypeAlias = Literal["cublaslt", "triton"]
+
+DTYPES = get_args(Dtype)
+"""Element types that can be recorded."""
+
+STORED, VARIANT = "cublaslt", "triton"
+
+Product: TypeAlias = tuple[int, int, int, str, bool]
+"""m, n, k, dtype, has_c: a `shapes.GemmShape` as it stands in a row."""
+
+ProductRow: TypeAlias = tuple[Size, Size, Size, Dtype, bool, Number, Number, tuple[Number, ...]]
+"""A product, bytes of its node table, bytes of workspace, the cubins it needs."""
+
+ChoiceRow: TypeAlias = tuple[Size, Size, Size, Dtype, bool, Route, Time, Time]
+"""A product, the faster way, nanoseconds of both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """Where a product's node table lies in the blob of tables, and the cubins it needs."""
-
-    shape: GemmShape
-    offset: int
-    size: int
-    cubins: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SelfTest:
+class SelfTest(Struct, frozen=True):
     """Whether recorded nodes gave the library's own bits at other addresses; `why` if not."""
 
     passed: bool
-    products: int
+    products: Number
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Products:
-    """One recording: products of one GPU model and one version of cuBLASLt."""
+class Products(Struct, frozen=True, tag_field="kind", tag="products", forbid_unknown_fields=True):
+    """One recording: products of one GPU model and one version of cuBLASLt.
 
-    gpu: Gpu
-    cublaslt: int
-    created: int
+    Attributes:
+        bundle: SHA-256 and bytes of the blob that holds everything.
+        tables: SHA-256, XXH3-128 and bytes of all node tables together, which come first.
+        cubins: the same of each cubin, in the order in which they follow.
+    """
+
+    gpu: tuple[str, Number, Number]
+    cublaslt: Number
+    created: Seconds
     self_test: SelfTest
-    tables: tuple[str, int]
-    cubins: tuple[tuple[str, int], ...]
-    products: tuple[Stored, ...]
+    bundle: tuple[Sha256, Number]
+    tables: tuple[Sha256, Xxh3, Number]
+    cubins: tuple[tuple[Sha256, Xxh3, Number], ...]
+    products: tuple[ProductRow, ...]
+    format: Literal[2] = 2
 
-    def as_index(self) -> dict[str, Any]:
-        """The inverse of `read_products`."""
-        return {
-            **_head("products", self.gpu, self.cublaslt, self.created),
-            "self_test": {
-                "passed": self.self_test.passed,
-                "products": self.self_test.products,
-                "why": self.self_test.why,
-            },
-            "tables": list(self.tables),
-            "cubins": [list(cubin) for cubin in self.cubins],
-            "products": [
-                [*_shape_row(one.shape), one.offset, one.size, list(one.cubins)]
-                for one in self.products
-            ],
-        }
+    def check(self) -> None:
+        """What types do not say.
+
+        Raises:
+            ValueError: a part lies outside the bundle, or a cubin does not exist.
+        """
+        if sum(row[5] for row in self.products) != self.tables[2]:
+            raise ValueError("node tables lie outside their part")
+        if self.tables[2] + sum(cubin[2] for cubin in self.cubins) != self.bundle[1]:
+            raise ValueError("parts are not the whole bundle")
+        used = chain.from_iterable(row[7] for row in self.products)
+        if max(used, default=-1) >= len(self.cubins):
+            raise ValueError("a product needs a cubin that is not there")
+
+    def table_starts(self) -> list[int]:
+        """Where each product's node table begins in the part of tables."""
+        return [0, *accumulate(row[5] for row in self.products)]
+
+    def parts(self) -> tuple[Part, ...]:
+        """The part of all tables, and then each cubin's."""
+        all_parts = (self.tables, *self.cubins)
+        starts = accumulate((part[2] for part in all_parts), initial=0)
+        return tuple(
+            Part(sha256, fast, start, size)
+            for (sha256, fast, size), start in zip(all_parts, starts, strict=False)
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One product both ways, in nanoseconds; -1 where a way does not exist."""
-
-    shape: GemmShape
-    route: str
-    stored_ns: int
-    variant_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(Struct, frozen=True, tag_field="kind", tag="choices", forbid_unknown_fields=True):
     """The measurements of one run of `vcc tune`; `variants` is the digest of the kernels."""
 
-    gpu: Gpu
-    cublaslt: int
-    created: int
-    variants: str
-    choices: tuple[Measured, ...]
+    gpu: tuple[str, Number, Number]
+    cublaslt: Number
+    created: Seconds
+    variants: Sha256
+    choices: tuple[ChoiceRow, ...]
+    format: Literal[1] = 1
 
-    def as_index(self) -> dict[str, Any]:
-        """The inverse of `read_choices`."""
-        return {
-            **_head("choices", self.gpu, self.cublaslt, self.created),
-            "variants": self.variants,
-            "choices": [
-                [*_shape_row(one.shape), one.route, one.stored_ns, one.variant_ns]
-                for one in self.choices
-            ],
-        }
+    def check(self) -> None:
+        """Nothing: types say it all."""
 
 
-def read_index(index: Mapping[str, Any]) -> Products | Choices | None:
-    """An index, checked; None for one of a later format or another kind.
+class _Head(Struct):
+    kind: str = ""
+    format: int = 0
+
+
+def decode_index(data: bytes) -> Products | Choices | None:
+    """An index of this version; None, with a warning, for one that breaks the grammar.
+
+    Another kind or format is None without a word.
 
     Raises:
-        IntegrityError: it breaks the grammar.
+        FormatError: not canonical JSON, or over its caps.
     """
-    reader = _READERS.get(str(index.get("kind")))
-    if reader is None or index.get("format") != FORMAT:
-        return None
+    check_text(data, "index")
     try:
-        return reader(index)
-    except (KeyError, TypeError, ValueError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise IntegrityError("an index of the GEMM store is refused", why) from error
+        head = _heads().decode(data)
+        if FORMATS.get(head.kind) != head.format:
+            return None
+        found = _indexes().decode(data)
+        found.check()
+    except (msgspec.ValidationError, ValueError) as error:
+        if isinstance(error, msgspec.DecodeError) and not isinstance(
+            error, msgspec.ValidationError
+        ):
+            raise FormatError("the index is not JSON", str(error)) from error
+        _log.warning("an index of the GEMM store is refused: %s", error)
+        return None
+    if encode_index(found) != data or not all(map(is_clean, _texts(found))):
+        raise FormatError("the index is not canonical")
+    return found
 
 
-def _products(index: Mapping[str, Any]) -> Products:
-    tables = _blob(index["tables"])
-    cubins = tuple(_blob(pair) for pair in index["cubins"])
-    found = tuple(_stored(row, tables[1], len(cubins)) for row in index["products"])
-    test = index["self_test"]
-    self_test = SelfTest(bool(test["passed"]), _number(test["products"]), str(test["why"]))
-    return Products(*_common(index), self_test, tables, cubins, found)
+def encode_index(index: Products | Choices) -> bytes:
+    """The text of an index."""
+    return msgspec.json.encode(index, order="sorted")
 
 
-def _stored(row: list[Any], bytes_of_tables: int, cubins: int) -> Stored:
-    *shape, offset, size, used = row
-    stored = Stored(_shape(shape), _number(offset), _number(size), tuple(map(_number, used)))
-    if stored.offset + stored.size > bytes_of_tables or any(i >= cubins for i in stored.cubins):
-        raise ValueError(f"{stored.shape} lies outside its blobs")
-    return stored
+def gpu_row(gpu: Gpu) -> tuple[str, int, int]:
+    """A model of GPU as an index has it."""
+    return gpu.name, gpu.sm, gpu.sm_count
 
 
-def _choices(index: Mapping[str, Any]) -> Choices:
-    if not is_digest(index["variants"]):
-        raise ValueError("variants is no digest")
-    rows = tuple(_measured(row) for row in index["choices"])
-    return Choices(*_common(index), index["variants"], rows)
+def _texts(index: Products | Choices) -> tuple[str, ...]:
+    """Those that types leave free."""
+    return (index.gpu[0], index.self_test.why if isinstance(index, Products) else "")
 
 
-def _measured(row: list[Any]) -> Measured:
-    *shape, route, stored, variant = row
-    if route not in ROUTES:
-        raise ValueError(f"unknown route {route!r:.40}")
-    return Measured(_shape(shape), route, _time(stored), _time(variant))
+@cache
+def _heads() -> msgspec.json.Decoder[_Head]:
+    return msgspec.json.Decoder(_Head)
 
 
-STORED, VARIANT = "cublaslt", "triton"
-ROUTES = (STORED, VARIANT)
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Products | Choices]] = {
-    "products": _products,
-    "choices": _choices,
-}
-
-
-def _head(kind: str, gpu: Gpu, cublaslt: int, created: int) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "format": FORMAT,
-        "gpu": [gpu.name, gpu.sm, gpu.sm_count],
-        "cublaslt": cublaslt,
-        "created": created,
-    }
-
-
-def _common(index: Mapping[str, Any]) -> tuple[Gpu, int, int]:
-    name, sm, count = index["gpu"]
-    gpu = Gpu(str(name), _number(sm), _number(count))
-    return gpu, _number(index["cublaslt"]), _number(index["created"], 1 << 53)
-
-
-def _shape_row(shape: GemmShape) -> list[Any]:
-    return [shape.m, shape.n, shape.k, shape.dtype, shape.has_c]
-
-
-def _shape(row: list[Any]) -> GemmShape:
-    m, n, k, dtype, has_c = row
-    if dtype not in DTYPES or type(has_c) is not bool or min(m, n, k) < 1:
-        raise ValueError(f"no product: {row!r:.80}")
-    return GemmShape(_number(m), _number(n), _number(k), dtype, has_c)
-
-
-def _number(value: Any, most: int = MOST_SIZE) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{value!r:.40} is no number in range")
-    return value
-
-
-def _time(value: Any) -> int:
-    return -1 if value == -1 else _number(value, 1 << 53)
-
-
-def _blob(pair: list[Any]) -> tuple[str, int]:
-    digest, size = pair
-    if not is_digest(digest):
-        raise ValueError("no digest")
-    return digest, _number(size, MOST_BLOB)
+@cache
+def _indexes() -> msgspec.json.Decoder[Products | Choices]:
+    return msgspec.json.Decoder(Products | Choices)

@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
-from vcc.engine.tune.shapes import GemmShape, Gpu, Refused
+from vcc.engine.tune.shapes import GemmShape, Refused
 
 HELPER = "vcc.engine.tune.helper"
 """The module that does a job."""
@@ -65,7 +68,8 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-like values."""
-        return asdict(self)
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
     @classmethod
     def of_dict(cls, found: Mapping[str, Any]) -> Answer:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from vcc.cache.store import Store
 from vcc.engine.tune.command import default_rows, this_gpu
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.job import Job
 from vcc.engine.tune.libraries import CUBLASLT, CUPTI, are_here
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmStore
 from vcc.engine.tune.wanted import products_of
 

@@ -63,7 +63,7 @@ def record(
             refused.append(Refused(shape, str(error)))
             continue
         used = {digest: cubins.bytes[digest] for digest, _ in table.cubins}
-        entries.append(GemmEntry(shape, encode(table), used))
+        entries.append(GemmEntry(shape, encode(table), used, _workspace(table)))
         pointers, noise = pointers + found[0], noise + found[1]
     return Recorded(tuple(entries), tuple(refused), pointers, noise)
 
@@ -100,6 +100,10 @@ def operand_sizes(shape: GemmShape, workspace: int) -> tuple[int, int, int, int,
     result = shape.m * shape.n * width
     c = result if shape.has_c else 0
     return shape.m * shape.k * width, shape.n * shape.k * width, c, result, workspace
+
+
+def _workspace(table: NodeTable) -> int:
+    return sum(int(one.size) for one in table.regions if one.index == WORKSPACE)
 
 
 def _placed(bases: Sequence[int], used: Sequence[int]) -> list[int]:

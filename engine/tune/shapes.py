@@ -1,16 +1,8 @@
-"""Matrix products and the devices they were recorded on, as values."""
+"""Matrix products as values."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from vcc.cache.key import Key, cleaned
-
-DTYPES = ("float32", "float16", "bfloat16")
-"""Element types that can be recorded."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,25 +28,10 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """A model of GPU: what an algorithm choice of cuBLASLt depends on."""
+class Measured:
+    """One product both ways, in nanoseconds; -1 where a way does not exist."""
 
-    name: str
-    sm: int
-    sm_count: int
-
-    @classmethod
-    def of_info(cls, info: str | Mapping[str, Any]) -> Gpu:
-        """From what the native library says about a device (JSON of `vcc_device_info`)."""
-        found = json.loads(info) if isinstance(info, str) else info
-        arch = str(found["arch"]).removeprefix("sm_")
-        return cls(cleaned(found["name"]), int(arch), int(found["multiprocessors"]))
-
-    @property
-    def key(self) -> Key:
-        """What its shelf is called after."""
-        fields = {"gpu": self.name, "sm": str(self.sm), "sm_count": str(self.sm_count)}
-        return Key.of(fields)
-
-    def __str__(self) -> str:
-        return self.name
+    shape: GemmShape
+    route: str
+    stored_ns: int
+    variant_ns: int

@@ -8,43 +8,44 @@ store: no artifact refers to them. Torch-free; the player's boot reads it.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError, MissingArtifact
+import msgspec
+
+from vcc.cache.digest import Digest, xxh3
 from vcc.cache.loaded import Loaded
 from vcc.cache.settings import cache_root
 from vcc.cache.shelf import Shelf
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import (
+    ChoiceRow,
     Choices,
-    Measured,
+    Product,
     Products,
     SelfTest,
-    Stored,
-    read_index,
+    decode_index,
+    gpu_row,
 )
-from vcc.engine.tune.shapes import GemmShape, Gpu
-
-GEMM = "gemm"
-_log = logging.getLogger(__name__)
-Index = TypeVar("Index", Products, Choices)
+from vcc.engine.tune.recordings import GEMM, Reader, Recordings, Source, shelf_of
+from vcc.engine.tune.shapes import GemmShape, Measured
 
 
 @dataclass(frozen=True, slots=True)
 class GemmEntry:
     """A product ready for the player: its node table over OPERAND regions, and the code it needs.
 
-    `cubins` maps SHA-256 in hex to bytes.
+    `cubins` maps SHA-256 in hex to bytes; `workspace` is the bytes of the last operand.
     """
 
     shape: GemmShape
     table: bytes
     cubins: Mapping[str, bytes]
+    workspace: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,44 +85,43 @@ class GemmStore:
             wanted: only these; None gives all.
 
         Raises:
-            StorageError, Unsafe: the store cannot be read. Damaged recordings are left out.
+            StorageError, Unsafe: the store cannot be read. Damaged products are left out.
         """
-        asked = None if wanted is None else frozenset(wanted)
-        found: dict[GemmShape, GemmEntry] = {}
-        for index in self._products(gpu):
-            new = [
-                one
-                for one in index.products
-                if one.shape not in found and (asked is None or one.shape in asked)
-            ]
-            found.update((entry.shape, entry) for entry in self._read(gpu, index, new))
-        return tuple(found[shape] for shape in sorted(found))
+        asked = None if wanted is None else frozenset(map(_product, wanted))
+        found = self.recordings(gpu)
+        with ExitStack() as stack:
+            reader = Reader(found, stack)
+            made = (_entry(reader, *item) for item in sorted(found.sources(asked).items()))
+            return tuple(entry for entry in made if entry is not None)
 
     def known(self, gpu: Gpu, cublaslt: int | None = None) -> frozenset[GemmShape]:
         """The products that are stored, of one version of cuBLASLt or of any."""
         return frozenset(
-            one.shape
-            for index in self._products(gpu)
+            GemmShape(*row[:5])
+            for index in self.recordings(gpu).products
             if cublaslt in (None, index.cublaslt)
-            for one in index.products
+            for row in index.products
         )
 
     def self_tests(self, gpu: Gpu) -> Mapping[int, SelfTest]:
         """The latest result of the self-test by version of cuBLASLt."""
-        indexes = sorted(self._indexes(gpu, Products), key=lambda index: index.created)
-        return {index.cublaslt: index.self_test for index in indexes}
+        return self.recordings(gpu).self_tests()
 
     def measured(self, gpu: Gpu, variants: str) -> Mapping[GemmShape, GemmChoice]:
         """The latest measurements against the kernels with this digest."""
-        indexes = sorted(self._indexes(gpu, Choices), key=lambda index: index.created)
-        fit = (index for index in indexes if index.variants == variants)
-        return {one.shape: _choice(index, one) for index in fit for one in index.choices}
+        found = self.recordings(gpu).measured(variants)
+        return {GemmShape(*product): _choice(*one) for product, one in found.items()}
+
+    def recordings(self, gpu: Gpu) -> Recordings:
+        """Everything about a GPU model in one pass; errors as `entries`."""
+        return Recordings.read(self.root, gpu)
 
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPU models that anything is stored for."""
-        shelves = (Shelf(self.root, (GEMM, name)) for name in self._shelf_names())
-        found = (_readable(index) for shelf in shelves for index in shelf.indexes())
-        return tuple(dict.fromkeys(index.gpu for index in found if index is not None))
+        found: list[Products | Choices] = []
+        for name in Shelf(self.root, (GEMM,)).shelves():
+            found += Shelf(self.root, (GEMM, name)).read_indexes(decode_index)
+        return tuple(dict.fromkeys(Gpu(*index.gpu) for index in found))
 
     def publish_products(
         self, gpu: Gpu, cublaslt: int, entries: Sequence[GemmEntry], self_test: SelfTest
@@ -134,70 +134,54 @@ class GemmStore:
         kept = entries if self_test.passed else ()
         cubins = {digest: data for entry in kept for digest, data in entry.cubins.items()}
         place = {digest: index for index, digest in enumerate(cubins)}
-        tables, products = bytearray(), []
-        for entry in kept:
-            used = tuple(place[digest] for digest in entry.cubins)
-            products.append(Stored(entry.shape, len(tables), len(entry.table), used))
-            tables += entry.table
-        digest = Digest.of(tables).hex
-        sizes = tuple((name, len(data)) for name, data in cubins.items())
+        tables = b"".join(entry.table for entry in kept)
+        bundle = b"".join((tables, *cubins.values()))
+        digest = Digest.of(bundle).hex
         index = Products(
-            *(gpu, cublaslt, int(time.time()), self_test),
-            *((digest, len(tables)), sizes, tuple(products)),
+            gpu=gpu_row(gpu),
+            cublaslt=cublaslt,
+            created=int(time.time()),
+            self_test=self_test,
+            bundle=(digest, len(bundle)),
+            tables=(Digest.of(tables).hex, xxh3(tables), len(tables)),
+            cubins=tuple((name, xxh3(data), len(data)) for name, data in cubins.items()),
+            products=tuple(
+                (
+                    *_product(one.shape),
+                    *(len(one.table), one.workspace, tuple(place[name] for name in one.cubins)),
+                )
+                for one in kept
+            ),
         )
-        self._shelf(gpu).publish(index.as_index(), {**cubins, digest: bytes(tables)})
+        shelf_of(self.root, gpu).publish(msgspec.to_builtins(index), {digest: bundle})
 
     def publish_choices(
         self, gpu: Gpu, cublaslt: int, variants: str, choices: Sequence[Measured]
     ) -> None:
         """Add measurements; errors as `publish_products`."""
-        index = Choices(gpu, cublaslt, int(time.time()), variants, tuple(choices))
-        self._shelf(gpu).publish(index.as_index(), {})
-
-    def _shelf(self, gpu: Gpu) -> Shelf:
-        return Shelf(self.root, (GEMM, gpu.key.digest.hex))
-
-    def _shelf_names(self) -> tuple[str, ...]:
-        return Shelf(self.root, (GEMM,)).shelves()
-
-    def _products(self, gpu: Gpu) -> list[Products]:
-        """Recordings that passed their self-test, the latest version and recording first."""
-        found = [index for index in self._indexes(gpu, Products) if index.self_test.passed]
-        return sorted(found, key=lambda index: (index.cublaslt, index.created), reverse=True)
-
-    def _indexes(self, gpu: Gpu, kind: type[Index]) -> list[Index]:
-        indexes = map(_readable, self._shelf(gpu).indexes())
-        return [index for index in indexes if isinstance(index, kind) and index.gpu == gpu]
-
-    def _read(self, gpu: Gpu, index: Products, wanted: Sequence[Stored]) -> list[GemmEntry]:
-        """The entries of one recording; none of it when a blob is gone or damaged."""
-        shelf = self._shelf(gpu)
-        if not wanted:
-            return []
-        try:
-            tables = memoryview(shelf.read(*index.tables))
-            needed = sorted({number for one in wanted for number in one.cubins})
-            cubins = {number: shelf.read(*index.cubins[number]) for number in needed}
-        except (IntegrityError, MissingArtifact) as error:
-            _log.warning("a recording of matrix products is not used: %s", error)
-            return []
-        return [
-            GemmEntry(
-                one.shape,
-                bytes(tables[one.offset : one.offset + one.size]),
-                {index.cubins[number][0]: cubins[number] for number in one.cubins},
-            )
-            for one in wanted
-        ]
+        rows: Any = tuple(
+            (*_product(one.shape), one.route, one.stored_ns, one.variant_ns) for one in choices
+        )
+        index = Choices(gpu_row(gpu), cublaslt, int(time.time()), variants, rows)
+        shelf_of(self.root, gpu).publish(msgspec.to_builtins(index), {})
 
 
-def _readable(raw: Mapping[str, Any]) -> Products | Choices | None:
-    """An index; None, and a warning, when it is damaged."""
-    try:
-        return read_index(raw)
-    except IntegrityError as error:
-        _log.warning("%s", error)
-        return None
+def _entry(reader: Reader, product: Product, sources: Sequence[Source]) -> GemmEntry | None:
+    """A product of the first recording in which it is whole."""
+    for source in sources:
+        recording, row = reader.recording(source), source[1]
+        if recording is None:
+            continue
+        *_, workspace, used = recording.index.products[row]
+        with reader.blaming():
+            cubins = {recording.cubins[i].sha256: recording.cubin(i) for i in used}
+            table = bytes(recording.table(row))
+            return GemmEntry(GemmShape(*product), table, cubins, workspace)
+    return None
+
+
+def _product(shape: GemmShape) -> tuple[int, int, int, Any, bool]:
+    return shape.m, shape.n, shape.k, shape.dtype, shape.has_c
 
 
 def choices(store: GemmStore, artifact: Loaded) -> tuple[GemmChoice, ...]:
@@ -223,6 +207,7 @@ def choices(store: GemmStore, artifact: Loaded) -> tuple[GemmChoice, ...]:
     )
 
 
-def _choice(index: Choices, one: Measured) -> GemmChoice:
-    stored, variant = (None if ns < 0 else ns / 1e3 for ns in (one.stored_ns, one.variant_ns))
-    return GemmChoice(index.gpu.name, index.cublaslt, one.shape, one.route, stored, variant)
+def _choice(index: Choices, row: ChoiceRow) -> GemmChoice:
+    shape, route = GemmShape(*row[:5]), row[5]
+    stored, variant = (None if ns < 0 else ns / 1e3 for ns in row[6:])
+    return GemmChoice(index.gpu[0], index.cublaslt, shape, route, stored, variant)

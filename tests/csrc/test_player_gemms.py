@@ -2,94 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from support.fake_cuda import Fake
-from support.fake_cuda.cubins import cubin
 from support.fake_cuda.fixtures import RawArena
 from support.player_case import full, launched, plain, playing
-from support.step_tables import CUBIN, DIGEST, HIDDEN, TOKENS, VOCAB, toy_step, with_table
+from support.step_tables import HIDDEN, TOKENS, VOCAB, toy_step, with_table
+from support.supply_case import WORKSPACE, entry, offered, offers, player, supplied
 
 from vcc.cache.errors import GraphError, IntegrityError
-from vcc.engine.graphs.table.encode import encode
-from vcc.engine.graphs.table.layout import DTYPE_NAMES
-from vcc.engine.graphs.table.types import (
-    READ,
-    WRITE,
-    Edge,
-    Kernel,
-    Node,
-    NodeKind,
-    NodeTable,
-    Param,
-    ParamKind,
-    Region,
-    RegionKind,
-    Segment,
-    SegmentKind,
-    When,
-)
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
-
-STORED = cubin({"nvjet": (128,), "splitk": (8, 8, 4)})
-STORED_DIGEST = hashlib.sha256(STORED).hexdigest()
-SHAPE = (HIDDEN, HIDDEN, DTYPE_NAMES.index("bfloat16"), 0)
-WORKSPACE = 1 << 16
-
-
-def entry(rows: int, *, most: int = 0, edge: int = 0) -> bytes:
-    """A product of `rows` rows as cuBLASLt leaves it: bytes with pointers inside, then a sum."""
-    sizes = (rows * HIDDEN * 2, HIDDEN * HIDDEN * 2, most or rows * HIDDEN * 2, WORKSPACE)
-    operands = (0, 1, 3, 4)
-    regions = tuple(
-        Region(RegionKind.OPERAND, size, index) for index, size in zip(operands, sizes, strict=True)
-    )
-    first = (
-        Param(ParamKind.BYTES, 0, 0, value=bytes([rows]) * 128),
-        Param(ParamKind.POINTER, READ, 16, 0, 0),
-        Param(ParamKind.POINTER, READ, 48, 1, 32),
-        Param(ParamKind.POINTER, WRITE, 100, 3, 0),
-    )
-    second = (
-        Param(ParamKind.POINTER, READ, 0, 3, 64),
-        Param(ParamKind.POINTER, WRITE, 8, 2, 0),
-        Param(ParamKind.I32, 0, 16, value=rows),
-    )
-    table = NodeTable(
-        regions=regions,
-        cubins=((STORED_DIGEST, len(STORED)),),
-        kernels=(
-            Kernel(STORED_DIGEST, "nvjet", (384, 1, 1), 0, 128),
-            Kernel(STORED_DIGEST, "splitk", (32, 1, 1), 0, 20),
-        ),
-        nodes=(
-            Node(NodeKind.KERNEL, When.ALWAYS, 0, (rows, 1, 1), first),
-            Node(NodeKind.KERNEL, When.ALWAYS, 1, (2, 1, 1), second),
-        ),
-        segments=(Segment(SegmentKind.OP, "gemm", 2),),
-        edges=(Edge(0, 1, edge, edge),),
-    )
-    return encode(table)
-
-
-@contextmanager
-def player(
-    arena: RawArena, *entries: tuple[int, bytes], variants: bool = True
-) -> Iterator[PlayerHandle]:
-    handle = PlayerHandle(arena.handle, toy_step(variants=variants).data)
-    try:
-        handle.add_cubin(DIGEST, CUBIN)
-        handle.add_cubin(STORED_DIGEST, STORED)
-        for rows, data in entries:
-            handle.add_gemm(rows, SHAPE, data)
-        yield handle
-    finally:
-        handle.close()
 
 
 def products(fake: Fake, handle: PlayerHandle, tokens: int) -> list[str]:
@@ -130,8 +54,7 @@ def test_pointers_go_into_the_bytes_that_were_recorded(fake: Fake, arena: RawAre
 
 
 def test_the_measured_choice_goes_first(fake: Fake, arena: RawArena) -> None:
-    with player(arena, (4, entry(4)), (16, entry(16))) as handle:
-        handle.prefer_gemm(16, SHAPE, 2)
+    with player(arena, (4, entry(4)), (16, entry(16)), routes={16: 2}) as handle:
         handle.place(4, 4, 1, 1)
         assert products(fake, handle, 4) == ["nvjet", "splitk"]
         assert products(fake, handle, 9) == ["gemm"]
@@ -207,8 +130,9 @@ def test_a_driver_that_drops_an_attribute_is_found_out(
 
 
 def test_a_step_is_no_entry_and_an_entry_is_no_step(arena: RawArena) -> None:
-    with player(arena) as handle, pytest.raises(IntegrityError, match="GEMM store"):
-        handle.add_gemm(4, SHAPE, toy_step().data)
+    with offered(arena, *offers(4)) as handle:
+        assert supplied(handle, (0, toy_step().data))[0] == 1
+        assert "other memory than its operands" in supplied(handle, (0, toy_step().data))[1]
     with pytest.raises(IntegrityError, match="matrix product"):
         PlayerHandle(arena.handle, entry(4))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.errors import VccError
 from vcc.cache.settings import cache_root
@@ -17,16 +17,49 @@ from vcc.engine.runtime.player.gemm_report import GemmReport
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.player.device import Device
-    from vcc.engine.runtime.player.handle import PlayerHandle
+    from vcc.engine.runtime.player.handle import PlayerHandle, Shape
 
 SHELF = ("gemm",)
 """Where engine/tune/store.py keeps products."""
 
 
-def add_gemms(
-    handle: PlayerHandle, device: Device, site: Path | None, table: bytes, sizes: Sequence[int]
-) -> GemmReport:
-    """Give a player what the site's store holds for its products.
+class Gemms(Protocol):
+    """What a player was offered, and the bringing of it."""
+
+    @property
+    def report(self) -> GemmReport:
+        """What there is; `trouble` may come later."""
+
+    def start(self, graphs: Sequence[Shape]) -> None:
+        """Begin to bring entries, in the order in which these graphs need them."""
+
+    def wait(self) -> None:
+        """Until all have come."""
+
+    def close(self) -> None:
+        """Bring no more, and wait for the thread that does."""
+
+
+class NoGemms:
+    """Nothing was offered."""
+
+    def __init__(self, report: GemmReport) -> None:
+        self.report = report
+
+    def start(self, graphs: Sequence[Shape]) -> None:
+        """Nothing."""
+
+    def wait(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def offer_gemms(
+    handle: PlayerHandle, device: Device, site: Path | None, sizes: Sequence[int]
+) -> Gemms:
+    """Offer a player what the site's store holds for its products.
 
     Nothing of the store is needed: without it the table's own kernels compute everything, so a
     store that cannot be read costs a note.
@@ -35,14 +68,14 @@ def add_gemms(
         handle: the player, not placed yet.
         device: whose model the entries are for.
         site: root of the store; None where the settings say.
-        table: bytes of the node table, which the player has taken.
         sizes: rows of the graphs that will be built.
     """
+    root = cache_root(site)
     try:
-        if not Shelf(cache_root(site), SHELF).shelves():
-            return GemmReport(0, 0, lacking=True)
-        from vcc.engine.runtime.player.stored_gemms import add_stored
+        if not Shelf(root, SHELF).shelves():
+            return NoGemms(GemmReport(0, 0, lacking=True))
+        from vcc.engine.runtime.player.stored_gemms import offer_stored
 
-        return add_stored(handle, device, site, table, sizes)
+        return offer_stored(handle, device, root, sizes)
     except VccError as error:
-        return GemmReport(0, 0, trouble=str(error))
+        return NoGemms(GemmReport(0, 0, trouble=str(error)))

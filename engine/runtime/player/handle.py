@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from vcc.engine.native import functions
 from vcc.engine.runtime.kv import Int32Array
+from vcc.engine.runtime.player.gemm_calls import GemmCalls, rows_of
 
 C = functions(
     {
@@ -21,8 +22,7 @@ C = functions(
         "vcc_player_create_apart": "ptr bytes u64 -> ptr",
         "vcc_player_close": "ptr",
         "vcc_player_add_cubin": "ptr str bytes u64",
-        "vcc_player_add_gemm": "ptr i64 u32 u32 u32 u32 bytes u64",
-        "vcc_player_prefer_gemm": "ptr i64 u32 u32 u32 u32 u32",
+        "vcc_player_place_weights": "ptr -> str",
         "vcc_player_bytes": "ptr i64 -> u64 u64 u64 u64 u64",
         "vcc_player_place": "ptr i64 i64 u32 u32",
         "vcc_player_map_blocks": "ptr i64",
@@ -119,7 +119,7 @@ class GraphCounts:
     failure: str
 
 
-class PlayerHandle:
+class PlayerHandle(GemmCalls):
     """A player of the native library; errors are those of csrc/player.
 
     Args:
@@ -155,13 +155,10 @@ class PlayerHandle:
         """Load a cubin under its SHA-256; its bytes are verified."""
         C.vcc_player_add_cubin(self._handle, digest, data, len(data))
 
-    def add_gemm(self, rows: int, shape: tuple[int, int, int, int], table: bytes) -> None:
-        """An entry of the GEMM store; `shape` is n, k, dtype code, with c."""
-        C.vcc_player_add_gemm(self._handle, rows, *shape, table, len(table))
-
-    def prefer_gemm(self, rows: int, shape: tuple[int, int, int, int], route: int) -> None:
-        """A measured choice: 1 the store's entry, 2 the table's kernel."""
-        C.vcc_player_prefer_gemm(self._handle, rows, *shape, route)
+    def place_weights(self) -> Mapping[str, Any]:
+        """Give the weights memory before the rest has its own: `address`, `bytes`, `tensors`."""
+        found: Mapping[str, Any] = json.loads(C.vcc_player_place_weights(self._handle))
+        return found
 
     def bytes(self, blocks: int) -> RegionBytes:
         """Memory that the regions take with so many KV blocks."""
@@ -182,8 +179,7 @@ class PlayerHandle:
 
     def build(self, shapes: Sequence[Shape], hot: int, threads: int) -> None:
         """Build graphs, the first `hot` before this returns."""
-        rows = np.array([shape.row() for shape in shapes], dtype=np.int32).reshape(-1, 6)
-        C.vcc_player_build(self._handle, rows, len(shapes), hot, threads)
+        C.vcc_player_build(self._handle, rows_of(shapes), len(shapes), hot, threads)
 
     def graphs(self, *, wait: bool = False) -> GraphCounts:
         """How far the graphs are; `wait` until all are built."""

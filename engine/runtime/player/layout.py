@@ -57,6 +57,20 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class WeightPlace:
+    """Where weights and constants are to be copied: address and bytes of all, and each tensor."""
+
+    address: int
+    bytes: int
+    tensors: tuple[Tensor, ...]
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> WeightPlace:
+        """From what `PlayerHandle.place_weights` says."""
+        return cls(found["address"], found["bytes"], tuple(map(_tensor, found["tensors"])))
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What `PlayerHandle.describe` says, as values.
 
@@ -97,6 +111,13 @@ class Layout:
     def samples(self) -> bool:
         """Whether the device can sample and decode by itself."""
         return all(self.segments[2:]) and bool(self.ring[1])
+
+    @property
+    def weight_place(self) -> WeightPlace:
+        """Where weights and constants lie."""
+        roles = ("weight", "constant")
+        tensors = tuple(one for one in self.tensors.values() if one.role in roles)
+        return WeightPlace(*self.weights, tensors)
 
     def tensor(self, name: str) -> Tensor:
         """A tensor by name.

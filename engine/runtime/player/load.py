@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,12 @@ from vcc.engine.models.expressions import Binding
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
+from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.device import Device, open_device
-from vcc.engine.runtime.player.gemms import add_gemms
+from vcc.engine.runtime.player.gemms import Gemms, offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle
-from vcc.engine.runtime.player.layout import Layout
-from vcc.engine.runtime.player.memory import choose_blocks
+from vcc.engine.runtime.player.layout import Layout, WeightPlace
+from vcc.engine.runtime.player.memory import check_room, choose_blocks
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
@@ -67,15 +68,43 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             arena = failed.enter_context(Arena(device.ordinal))
             handle = PlayerHandle(arena.handle, blobs[TABLE])
             failed.callback(handle.close)
+        with boot.ledger.phase("weights"):
+            weights = _begin_weights(boot, device, arena, handle, blobs)
+            failed.callback(weights.filling.wait)  # it must not outlive the memory it writes
+        with boot.ledger.phase("modules"):
             for name, data in blobs.items():
                 if name.startswith(CUBIN):
                     handle.add_cubin(name.removeprefix(CUBIN), data)
             boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
         with boot.ledger.phase("golden"):
             _check_goldens(boot, handle)
-        runner = _placed(boot, device, arena, handle, blobs)
+        with boot.ledger.phase("gemms"):
+            sizes = boot.settings.compilation.capture_sizes or ()
+            gemms = offer_gemms(handle, device, boot.site, sizes)
+            failed.callback(gemms.close)
+        runner = _placed(boot, device, arena, handle, weights, gemms)
         failed.pop_all()
     return runner
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """The weights on their way: bytes of their memory, the upload, and how to do it again."""
+
+    bytes: int
+    filling: Beside[upload.WeightReport]
+    refill: Callable[[], upload.WeightReport]
+
+
+def _begin_weights(
+    boot: Boot, device: Device, arena: Arena, handle: PlayerHandle, blobs: Mapping[str, bytes]
+) -> _Weights:
+    """First of all: an upload takes longer than everything that can be done beside it."""
+    check_room(handle.bytes(1), arena.available())
+    constants = {name: data for name, data in blobs.items() if name.startswith(CONSTANT)}
+    place = WeightPlace.read(handle.place_weights())
+    refill = partial(fill_weights, boot, device, place, constants)
+    return _Weights(place.bytes, Beside(refill, "vcc-weights"), refill)
 
 
 def _has_goldens(boot: Boot) -> bool:
@@ -108,47 +137,40 @@ def _check_goldens(boot: Boot, handle: PlayerHandle) -> None:
 
 
 def _placed(
-    boot: Boot, device: Device, arena: Arena, handle: PlayerHandle, blobs: Mapping[str, bytes]
+    boot: Boot, device: Device, arena: Arena, handle: PlayerHandle, weights: _Weights, gemms: Gemms
 ) -> PlayerRunner:
+    dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
+    expected = len(boot.settings.lengths)
     with boot.ledger.phase("gemms"):
-        sizes = boot.settings.compilation.capture_sizes or ()
-        report = add_gemms(handle, device, boot.site, blobs[TABLE], sizes)
-        boot.events.note(str(report))
+        graphs, _ = StepShapes(dispatcher, boot.settings.max_seqs, True).graphs(expected)
+        gemms.start(graphs)
+        boot.events.note(str(gemms.report))
     with boot.ledger.phase("memory"):
-        blocks = choose_blocks(handle, arena.available, boot.settings)
+        free = arena.available() + weights.bytes
+        blocks = choose_blocks(handle, free, boot.settings)
         handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
         layout = Layout.read(handle.describe())
+    shapes = StepShapes(dispatcher, boot.settings.max_seqs, layout.samples)
+    with boot.ledger.phase("graphs"):
+        handle.build(*shapes.graphs(expected), THREADS)
+    with boot.ledger.phase("import"):  # beside the upload too
+        from vcc.engine.runtime.graph_stat import GraphStat
+        from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
     with boot.ledger.phase("weights"):
-        constants = {name: data for name, data in blobs.items() if name.startswith(CONSTANT)}
-        refill = partial(fill_weights, boot, device, layout, constants)
-        filling = _Filling(refill)
-    shapes = StepShapes(
-        dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs),
-        boot.settings.max_seqs,
-        layout.samples,
-    )
-    try:
-        with boot.ledger.phase("graphs"):
-            wanted, hot = shapes.graphs(len(boot.settings.lengths))
-            handle.build(wanted, hot, THREADS)
-        with boot.ledger.phase("import"):  # beside the upload too
-            from vcc.engine.runtime.graph_stat import GraphStat
-            from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
-    finally:  # the upload must not outlive the memory it writes
-        with boot.ledger.phase("weights"):
-            filling.wait()
-    boot.ledger.add_beside("weights", filling.seconds)
-    filled = filling.result()
+        filled = weights.filling.result()
+    boot.ledger.add_beside("weights", weights.filling.seconds)
     boot.events.note(
         f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s; "
         f"{blocks.mapped} KV blocks of {blocks.block_bytes} bytes each"
     )
+    if gemms.report.trouble:
+        boot.events.note(str(gemms.report))
     limits = _limits(boot, layout, blocks.mapped)
     parts = PlayerParts(
         *(device, handle, layout, limits, shapes, GraphStat(), arena),
         graphs=shapes.count(layout.segments[0]),
-        refill=refill,
-        lacking=report.lacking,
+        refill=weights.refill,
+        gemms=gemms,
     )
     return PlayerRunner(parts)
 
@@ -192,7 +214,7 @@ def _blobs(boot: Boot) -> dict[str, bytes]:
 
 
 def fill_weights(
-    boot: Boot, device: Device, layout: Layout, blobs: Mapping[str, bytes]
+    boot: Boot, device: Device, place: WeightPlace, blobs: Mapping[str, bytes]
 ) -> upload.WeightReport:
     """Copy the checkpoint's weights and the artifact's constants to where a player has them.
 
@@ -200,11 +222,9 @@ def fill_weights(
         ModelError: the checkpoint does not fit the artifact.
         IntegrityError: a constant is missing.
     """
-    base, size = layout.weights
     homes = [
-        Home(one.target, one.dtype, one.shape, one.address - base, one.role == "constant")
-        for one in layout.tensors.values()
-        if one.role in ("weight", "constant")
+        Home(one.target, one.dtype, one.shape, one.address - place.address, one.role == "constant")
+        for one in place.tensors
     ]
     constants = {
         name.removeprefix(CONSTANT): data
@@ -214,7 +234,7 @@ def fill_weights(
     bindings = bindings_of(boot)
     upload.check_stored_heads(bindings, boot.source.tensors)
     plan = upload.plan_weights(homes, bindings, boot.source.tensors, constants)
-    return upload.load(plan, device.handle, base, size)
+    return upload.load(plan, device.handle, place.address, place.bytes)
 
 
 def bindings_of(boot: Boot) -> dict[str, Binding]:
@@ -242,33 +262,3 @@ def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
         max_model_len=settings.model.max_model_len or 1,
         vocab=layout.tensor("logits").shape[1],
     )
-
-
-class _Filling:
-    """The upload in a thread of its own, beside the building of graphs."""
-
-    def __init__(self, work: Callable[[], upload.WeightReport]) -> None:
-        self._result: list[upload.WeightReport] = []
-        self._error: BaseException | None = None
-        self.seconds = 0.0
-        start = time.perf_counter()
-
-        def run() -> None:
-            try:
-                self._result.append(work())
-            except BaseException as error:  # raised again by `result`
-                self._error = error
-            self.seconds = time.perf_counter() - start
-
-        self._thread = threading.Thread(target=run, name="vcc-weights")
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Until it is over."""
-        self._thread.join()
-
-    def result(self) -> upload.WeightReport:
-        """What it did, when it is over; what it raised is raised here."""
-        if self._error is not None:
-            raise self._error
-        return self._result[0]

@@ -49,7 +49,7 @@ def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
         steps = place(first, tables, limits.num_blocks, limits)
         boot.counters.add("restores", len(steps))
     with boot.ledger.phase("weights"):
-        filled = fill_weights(boot, device, steps[0].layout, blobs)
+        filled = fill_weights(boot, device, steps[0].layout.weight_place, blobs)
         boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
     dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
     return RecordedRunner(steps, dispatcher, limits, GraphStat(), arena)

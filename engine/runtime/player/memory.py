@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from vcc.cache.errors import DeviceError
-from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.runtime.player.handle import PlayerHandle, RegionBytes
 from vcc.engine.runtime.settings import Settings
 
 
@@ -19,27 +18,39 @@ class Blocks:
     block_bytes: int
 
 
-def choose_blocks(handle: PlayerHandle, available: Callable[[], int], settings: Settings) -> Blocks:
-    """Decide before anything is allocated.
+def check_room(needed: RegionBytes, free: int) -> None:
+    """Refuse a model whose weights and step do not fit, before anything is allocated.
 
     Args:
-        handle: the player, with its table and GEMM entries.
-        available: bytes of device memory that are free.
+        needed: by the player, with its table.
+        free: bytes of device memory.
+
+    Raises:
+        DeviceError: with the bytes.
+    """
+    if needed.without_cache > free:
+        raise DeviceError(
+            "the model does not fit on the device",
+            f"weights need {needed.weights} bytes and a step "
+            f"{needed.without_cache - needed.weights}, {free} are free",
+            "free memory of the device, or compile for smaller steps: --max-num-batched-tokens",
+        )
+
+
+def choose_blocks(handle: PlayerHandle, free: int, settings: Settings) -> Blocks:
+    """Decide before the step's memory is allocated.
+
+    Args:
+        handle: the player, with its table and what the GEMM store offers.
+        free: bytes of device memory that are free, those of its weights included.
         settings: what the run wants, and `kv_memory`.
 
     Raises:
         DeviceError: the weights, or one block beside them, do not fit; with the bytes.
     """
     one, two = handle.bytes(1), handle.bytes(2)
-    block, free = two.cache - one.cache, available()
-    spare = free - one.without_cache
-    if spare < 0:
-        raise DeviceError(
-            "the model does not fit on the device",
-            f"weights need {one.weights} bytes and a step {one.without_cache - one.weights}, "
-            f"{free} are free",
-            "free memory of the device, or compile for smaller steps: --max-num-batched-tokens",
-        )
+    check_room(one, free)
+    block, spare = two.cache - one.cache, free - one.without_cache
     wanted = settings.wanted_blocks
     if not block:
         return Blocks(wanted, wanted, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.buffers import IoBuffer
 from vcc.engine.runtime.player.decode import Decoding
 from vcc.engine.runtime.player.device import Device
+from vcc.engine.runtime.player.gemm_report import GemmReport
+from vcc.engine.runtime.player.gemms import Gemms, NoGemms
 from vcc.engine.runtime.player.handle import GraphCounts, Inputs, Parts, PlayerHandle, Read, Shape
 from vcc.engine.runtime.player.layout import NUMPY, Layout
 from vcc.engine.runtime.player.sampling import write_sampling
@@ -33,8 +35,8 @@ from vcc.engine.runtime.wrapper import CaptureGate
 class PlayerParts:
     """What a runner is made of.
 
-    `graphs` is how many were declared; `refill` copies the weights to the device again; `lacking`:
-    the site's store lacks matrix products of this step.
+    `graphs` is how many were declared; `refill` copies the weights to the device again; `gemms`
+    are the matrix products of the site's store, which may still be on their way.
     """
 
     device: Device
@@ -46,7 +48,7 @@ class PlayerParts:
     arena: Any
     graphs: int
     refill: Callable[[], object] = lambda: None
-    lacking: bool = False
+    gemms: Gemms = field(default_factory=lambda: NoGemms(GemmReport(0, 0)))
 
 
 class PlayerRunner:
@@ -66,7 +68,7 @@ class PlayerRunner:
         self.mode = parts.shapes.dispatcher.mode
         self.samples = parts.layout.samples
         self.arena = parts.arena
-        self.lacking = parts.lacking
+        self.lacking = parts.gemms.report.lacking
         self._parts = parts
         self._turn = Turn()
         self._inputs = [
@@ -76,7 +78,7 @@ class PlayerRunner:
         self._logits = parts.layout.tensor("logits")
         self._decoding: Decoding | None = None
         # What nobody uses any more goes back to the device; an ending process does not wait.
-        weakref.finalize(self, _close, parts.handle, parts.arena).atexit = False
+        weakref.finalize(self, _close, parts.gemms, parts.handle, parts.arena).atexit = False
 
     @property
     def gate(self) -> CaptureGate:
@@ -166,7 +168,7 @@ class PlayerRunner:
 
     def close(self) -> None:
         """Give all device memory back."""
-        _close(self._parts.handle, self._parts.arena)
+        _close(self._parts.gemms, self._parts.handle, self._parts.arena)
 
     def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, int]:
         decision = self._parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
@@ -189,7 +191,8 @@ class PlayerRunner:
         return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
 
 
-def _close(handle: PlayerHandle, arena: Any) -> None:
+def _close(gemms: Gemms, handle: PlayerHandle, arena: Any) -> None:
+    gemms.close()
     handle.close()
     arena.close()
 

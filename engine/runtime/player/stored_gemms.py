@@ -1,58 +1,232 @@
-"""What a site's GEMM store holds for a player: entries of its products, and measured choices."""
+"""What a site's GEMM store holds for a player: offered at once, brought by a thread.
+
+The indexes are read in one pass before the player's memory is placed. Entries are read, verified
+and handed over beside everything else, those of the first graph first; a step that needs one
+waits for it in the player, so every number of rows is computed one way, whenever it is asked for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from vcc.engine.graphs.table.decode import decode_products
-from vcc.engine.graphs.table.layout import DTYPE_NAMES
-from vcc.engine.runtime.player.device import Device
-from vcc.engine.runtime.player.gemm_report import GemmReport
-from vcc.engine.runtime.player.handle import PlayerHandle
-from vcc.engine.tune.shapes import GemmShape, Gpu
-from vcc.engine.tune.store import GemmEntry, GemmStore
-from vcc.engine.tune.wanted import Products, products_of_tables, rows_of
+from msgspec import Struct
 
-STORED, VARIANT = 1, 2
+from vcc.cache.bundle import Part
+from vcc.cache.errors import UsageError, VccError
+from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.runtime.player.beside import Beside
+from vcc.engine.runtime.player.device import Device
+from vcc.engine.runtime.player.gemm_calls import Offer, Supply
+from vcc.engine.runtime.player.gemm_report import GemmReport
+from vcc.engine.runtime.player.handle import PlayerHandle, Shape
+from vcc.engine.tune.families import Products, rows_of
+from vcc.engine.tune.gpu import Gpu
+from vcc.engine.tune.index import VARIANT, Product
+from vcc.engine.tune.recordings import Reader, Recording, Recordings, Source
+
+STORED_ROUTE, VARIANT_ROUTE = 1, 2
 """Routes of csrc/player/gemms.h."""
 
+FIRST, BATCH = 1, 24
+"""Graphs whose entries come before all others, and entries that are handed over in one call."""
 
-def add_stored(
-    handle: PlayerHandle, device: Device, site: Path | None, table: bytes, sizes: Sequence[int]
-) -> GemmReport:
-    """As `gemms.add_gemms`, where there is a store.
+
+def offer_stored(
+    handle: PlayerHandle, device: Device, root: Path, sizes: Sequence[int]
+) -> StoredGemms:
+    """As `gemms.offer_gemms`, where there is a store.
 
     Raises:
         StorageError, Unsafe: it cannot be read.
-        IntegrityError: an entry is damaged.
     """
-    store, gpu = GemmStore.open(site), Gpu.of_info(device.info())
-    products = products_of_tables([decode_products(table)])
-    shapes = products.shapes(rows_of(sizes, max(products.gemms.values(), default=1)))
-    entries = store.entries(gpu, shapes)
-    for entry in entries:
-        _add(handle, entry)
+    recordings = Recordings.read(root, Gpu.of_info(device.info()))
+    products = Products.told(handle.products())
+    wanted = products.rows(rows_of(sizes, max(products.gemms.values(), default=1)))
+    sources = recordings.sources(frozenset(wanted))
+    routes = _routes(recordings, products)
+    offered = [product for product in wanted if product in sources]
+    needed = handle.offer_gemms(
+        [_offer(product, sources[product], routes.get(product, 0)) for product in offered]
+    )
     # After a failed self-test nothing is tried again.
-    sound = all(test.passed for test in store.self_tests(gpu).values())
-    choices = _prefer(handle, store, gpu, products)
-    return GemmReport(len(entries), choices, lacking=sound and len(entries) < len(shapes))
+    sound = all(test.passed for test in recordings.self_tests().values())
+    lacking = sound and len(offered) < len(wanted)
+    report = GemmReport(len(offered), len(routes), len(needed), lacking=lacking)
+    return StoredGemms(handle, recordings, [sources[one] for one in offered], needed, report)
 
 
-def _prefer(handle: PlayerHandle, store: GemmStore, gpu: Gpu, products: Products) -> int:
-    choices = store.measured(gpu, products.variants)
-    for shape, choice in choices.items():
-        if products.has(shape):
-            route = VARIANT if choice.route == "triton" else STORED
-            handle.prefer_gemm(shape.m, _key(shape), route)
-    return len(choices)
+def _routes(recordings: Recordings, products: Products) -> dict[Product, int]:
+    """The measured choices that are about products of this step."""
+    found = recordings.measured(products.variants)
+    return {
+        product: VARIANT_ROUTE if row[5] == VARIANT else STORED_ROUTE
+        for product, (_, row) in found.items()
+        if product[0] <= products.gemms.get(product[1:], 0)
+    }
 
 
-def _add(handle: PlayerHandle, entry: GemmEntry) -> None:
-    for digest, cubin in entry.cubins.items():
-        handle.add_cubin(digest, cubin)
-    handle.add_gemm(entry.shape.m, _key(entry.shape), entry.table)
+def _offer(product: Product, sources: Sequence[Source], route: int) -> Offer:
+    m, n, k, dtype, has_c = product
+    workspace = max(index.products[row][6] for index, row in sources)
+    return Offer(m, (n, k, DTYPE_NAMES.index(dtype), int(has_c)), route, workspace)
 
 
-def _key(shape: GemmShape) -> tuple[int, int, int, int]:
-    return shape.n, shape.k, DTYPE_NAMES.index(shape.dtype), int(shape.has_c)
+class StoredGemms:
+    """Entries on their way.
+
+    Args:
+        handle: the player that was offered them.
+        recordings: where they are.
+        sources: of each offer.
+        needed: offers that some step may take.
+        report: what there is.
+    """
+
+    def __init__(
+        self,
+        handle: PlayerHandle,
+        recordings: Recordings,
+        sources: Sequence[Sequence[Source]],
+        needed: Sequence[int],
+        report: GemmReport,
+    ) -> None:
+        self.report = report
+        self._handle, self._recordings = handle, recordings
+        self._sources, self._needed = sources, needed
+        self._stopped = threading.Event()
+        self._thread: Beside[None] | None = None
+
+    def start(self, graphs: Sequence[Shape]) -> None:
+        """Begin to bring entries; the player may be placed and used meanwhile.
+
+        Args:
+            graphs: in the order in which they will be built; entries come in this order too.
+        """
+        self._thread = Beside(lambda: self._bring_all(graphs), "vcc-gemms")
+
+    def wait(self) -> None:
+        """Until all have come."""
+        if self._thread is not None:
+            self._thread.wait()
+
+    def close(self) -> None:
+        """Bring no more, and wait for the thread."""
+        self._stopped.set()
+        self.wait()
+
+    def _bring_all(self, graphs: Sequence[Shape]) -> None:
+        trouble = ""
+        with ExitStack() as stack:
+            reader = Reader(self._recordings, stack)
+            try:
+                sent: set[str] = set()
+                for batch in self._batches(graphs):
+                    if self._stopped.is_set():
+                        return
+                    trouble = trouble or self._bring(reader, batch, sent)
+            except VccError as error:  # nothing of the store is needed
+                trouble = trouble or str(error)
+            finally:
+                self._finish()
+                self.report = replace(self.report, trouble=trouble or reader.trouble)
+
+    def _finish(self) -> None:
+        with suppress(UsageError):  # the player is closed already
+            self._handle.finish_gemms()
+
+    def _batches(self, graphs: Sequence[Shape]) -> Iterator[Sequence[int]]:
+        """Offers by when they are needed: for the first graph, which is a batch of its own, for
+        the other graphs, and at last those that only plain launches take."""
+        done: set[int] = set()
+        for some in (graphs[:FIRST], graphs[FIRST:]):
+            order = self._handle.gemm_order(some, len(self._sources))
+            yield from _cut([one for one in order if one not in done])
+            done.update(order)
+        yield from _cut([one for one in self._needed if one not in done])
+
+    def _bring(self, reader: Reader, offers: Sequence[int], sent: set[str]) -> str:
+        """Hand some entries over.
+
+        Args:
+            reader: of the recordings.
+            offers: which.
+            sent: digests of the cubins that the player has; new ones are added.
+
+        Returns:
+            Why the player refused one; empty when it took all.
+        """
+        trouble = ""
+        waiting = {one: list(self._sources[one]) for one in offers}
+        while waiting:  # in each round the next source of those that are not whole
+            picked, waiting = _picked(reader, waiting)
+            supply, failed = _filled(reader, picked, sent)
+            waiting |= failed
+            _, refused = self._handle.supply_gemms(supply)
+            trouble = trouble or refused
+        return trouble
+
+
+class _Pick(Struct, frozen=True):
+    """An entry as one recording has it, and where else it is recorded."""
+
+    offer: int
+    recording: Recording
+    row: int
+    others: list[Source]
+
+    @property
+    def cubins(self) -> dict[str, Part]:
+        """By digest."""
+        parts = (self.recording.cubins[i] for i in self.recording.index.products[self.row][7])
+        return {part.sha256: part for part in parts}
+
+
+def _picked(
+    reader: Reader, waiting: Mapping[int, list[Source]]
+) -> tuple[list[_Pick], dict[int, list[Source]]]:
+    """Of each entry the first source that can be opened, and those that have to try another."""
+    picked, again = [], {}
+    for offer, sources in waiting.items():
+        if not sources:
+            continue  # given up: it is missing when all others have come
+        recording = reader.recording(sources[0])
+        if recording is None:
+            again[offer] = sources[1:]
+        else:
+            picked.append(_Pick(offer, recording, sources[0][1], sources[1:]))
+    return picked, again
+
+
+def _filled(
+    reader: Reader, picked: Sequence[_Pick], sent: set[str]
+) -> tuple[Supply, dict[int, list[Source]]]:
+    """The verified bytes of entries, and those that have to try another source."""
+    fresh = {
+        digest: (one.recording, part)
+        for one in picked
+        for digest, part in one.cubins.items()
+        if digest not in sent
+    }
+    tables = [one.recording.index.products[one.row][5] for one in picked]
+    supply, again = Supply([*(part.size for _, part in fresh.values()), *tables]), {}
+    for digest, (recording, part) in fresh.items():
+        with reader.blaming():
+            supply.cubin(digest, part.size, partial(recording.read, part))
+            sent.add(digest)
+    for one in picked:
+        again[one.offer] = one.others
+        if one.cubins.keys() <= sent:
+            with reader.blaming():
+                supply.entry(one.offer, one.recording.table(one.row))
+                del again[one.offer]
+    return supply, again
+
+
+def _cut(offers: Sequence[int]) -> Iterator[Sequence[int]]:
+    for start in range(0, len(offers), BATCH):
+        yield offers[start : start + BATCH]

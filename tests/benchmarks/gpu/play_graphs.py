@@ -19,7 +19,7 @@ from support.resident import peak_bytes
 from vcc.engine.arena import Arena
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.player.device import open_device
-from vcc.engine.runtime.player.gemms import add_gemms
+from vcc.engine.runtime.player.gemms import offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle, Shape
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.settings import boot_settings
@@ -68,7 +68,8 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
             handle.add_cubin(name.removeprefix("cubin/"), data)
     clock.mark("modules")
     sizes = settings.compilation.capture_sizes or ()
-    report = add_gemms(handle, device, site, blobs["table/step"], sizes)
+    gemms = offer_gemms(handle, device, site, sizes)
+    gemms.start(wanted)
     clock.mark("gemms")
     handle.place(BLOCKS, BLOCKS, 4, 256)
     clock.mark("memory")
@@ -77,6 +78,8 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
     first = clock.total
     counts = handle.graphs(wait=True)
     clock.mark("other graphs")
+    gemms.wait()
+    report = gemms.report
     return {
         "stages_ms": clock.stages,
         "first_ms": first,
@@ -85,6 +88,7 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
         "failed": counts.failure,
         "gemms": str(report),
         "stored": report.entries,
+        "used": report.used,
         "stats": handle.stats(),
     }
 

@@ -18,8 +18,9 @@ from vcc.engine.config.environment import recorder_environment
 from vcc.engine.graphs.recorder import calls
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeKind, ParamKind, RegionKind
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.job import Answer, Job
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmStore
 
 pytestmark = pytest.mark.skipif(

@@ -9,8 +9,9 @@ from support.fake_libraries import environment
 
 from vcc.engine import native
 from vcc.engine.tune import later
+from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmEntry, GemmStore
 
 H200 = Gpu("NVIDIA H200", 90, 132)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from vcc.cache import canonical
+from vcc.cache.canonical import FormatError
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError
 from vcc.cache.shelf import Shelf
-from vcc.engine.tune.index import Measured, SelfTest, read_index
-from vcc.engine.tune.shapes import GemmShape, Gpu
+from vcc.engine.tune.gpu import Gpu
+from vcc.engine.tune.index import SelfTest, decode_index, encode_index
+from vcc.engine.tune.shapes import GemmShape, Measured
 from vcc.engine.tune.store import GemmEntry, GemmStore
 
 H200 = Gpu("NVIDIA H200", 90, 132)
@@ -53,7 +55,7 @@ def test_only_wanted_products_are_read(store: GemmStore) -> None:
 def test_an_index_that_breaks_the_grammar_hides_no_other(store: GemmStore) -> None:
     store.publish_products(H200, 130100, [entry(ONE)], PASSED)
     shelf = Shelf(store.root, ("gemm", H200.key.digest.hex))
-    shelf.publish({"kind": "products", "format": 1, "self_test": None}, {})
+    shelf.publish({"kind": "products", "format": 2, "self_test": None}, {})
     assert store.gpus() == (H200,)
     assert store.known(H200) == {ONE}
 
@@ -76,20 +78,39 @@ def test_without_a_passed_self_test_only_the_result_is_kept(store: GemmStore) ->
     assert store.self_tests(H200) == {130100: SelfTest(False, 2, FAILED.why)}
 
 
-@pytest.mark.parametrize("which", ["tables", "cubin"])
-def test_a_recording_with_a_damaged_blob_is_not_used(store: GemmStore, which: str) -> None:
+def bundle(store: GemmStore, *parts: bytes) -> Path:
+    digest = Digest.of(b"".join(parts)).hex
+    return store.root / "v1" / "cas" / "sha256" / digest[:2] / digest
+
+
+@pytest.mark.parametrize("which", [b"tables", b"cubin"])
+def test_a_product_with_a_damaged_part_is_not_used(store: GemmStore, which: bytes) -> None:
     store.publish_products(H200, 130100, [entry(OTHER, b"good", b"other code")], PASSED)
     store.publish_products(H200, 130200, [entry(ONE, b"tables", b"cubin")], PASSED)
-    digest = Digest.of(which.encode()).hex
-    (store.root / "v1" / "cas" / "sha256" / digest[:2] / digest).write_bytes(b"damaged")
+    file = bundle(store, b"tables", b"cubin")
+    file.write_bytes(file.read_bytes().replace(which, which.upper()))
     assert [one.shape for one in store.entries(H200)] == [OTHER]
 
 
-def test_a_missing_blob_is_a_missing_recording(store: GemmStore) -> None:
+def test_an_earlier_recording_stands_in_for_a_damaged_one(store: GemmStore) -> None:
+    store.publish_products(H200, 130100, [entry(ONE, b"old")], PASSED)
+    store.publish_products(H200, 130200, [entry(ONE, b"new"), entry(OTHER, b"n", b"k")], PASSED)
+    file = bundle(store, b"newn", b"codek")
+    file.write_bytes(file.read_bytes().replace(b"code", b"CODE"))
+    assert [one.table for one in store.entries(H200)] == [b"old", b"n"]
+
+
+def test_a_missing_bundle_is_a_missing_recording(store: GemmStore) -> None:
     store.publish_products(H200, 130100, [entry(ONE, b"tables")], PASSED)
-    digest = Digest.of(b"tables").hex
-    (store.root / "v1" / "cas" / "sha256" / digest[:2] / digest).unlink()
+    bundle(store, b"tables", b"code").unlink()
     assert store.entries(H200) == ()
+
+
+def test_workspace_and_shared_code_come_back(store: GemmStore) -> None:
+    shared = {Digest.of(data).hex: data for data in (b"x", b"y")}
+    published = [GemmEntry(ONE, b"1", shared, 7), GemmEntry(OTHER, b"22", shared)]
+    store.publish_products(H200, 130100, published, PASSED)
+    assert store.entries(H200) == tuple(published)
 
 
 def test_choices_come_back_for_the_kernels_they_were_measured_with(store: GemmStore) -> None:
@@ -105,26 +126,37 @@ def test_a_way_that_does_not_exist_has_no_time(store: GemmStore) -> None:
     assert store.measured(H200, VARIANTS)[ONE].triton_us is None
 
 
-def products(**changes: Any) -> dict[str, Any]:
-    row = [1, 64, 32, "bfloat16", False, 0, 5, [0]]
+def products(**changes: Any) -> bytes:
+    row = [1, 64, 32, "bfloat16", False, 5, 0, [0]]
     index: dict[str, Any] = {
         "kind": "products",
-        "format": 1,
+        "format": 2,
         "gpu": ["NVIDIA H200", 90, 132],
         "cublaslt": 130100,
         "created": 1,
         "self_test": {"passed": True, "products": 1, "why": ""},
-        "tables": ["a" * 64, 5],
-        "cubins": [["b" * 64, 4]],
+        "bundle": ["a" * 64, 9],
+        "tables": ["c" * 64, "d" * 32, 5],
+        "cubins": [["b" * 64, "e" * 32, 4]],
         "products": [row],
     }
-    return index | changes
+    return canonical.encode(index | changes, "index")
 
 
-def test_a_whole_index_reads() -> None:
-    assert read_index(products()) is not None
-    assert read_index(products(format=2)) is None
-    assert read_index(products(kind="sonnets")) is None
+def test_a_whole_index_reads_and_others_are_left_alone() -> None:
+    assert decode_index(products()) is not None
+    assert encode_index(decode_index(products())) == products()
+    assert decode_index(products(format=1)) is None
+    assert decode_index(products(kind="sonnets")) is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"[" * 200, products() + b" ", b"\xff"])
+def test_what_is_no_canonical_index_is_damage(text: bytes) -> None:
+    if text == b"[]":
+        assert decode_index(text) is None
+        return
+    with pytest.raises(FormatError):
+        decode_index(text)
 
 
 @pytest.mark.parametrize(
@@ -132,19 +164,28 @@ def test_a_whole_index_reads() -> None:
     [
         {"gpu": ["x"]},
         {"cublaslt": -1},
-        {"tables": ["../../etc/passwd", 5]},
-        {"tables": ["a" * 64, 1 << 60]},
-        {"cubins": [["b" * 63, 4]]},
-        {"products": [[1, 64, 32, "bfloat16", False, 0, 6, [0]]]},
-        {"products": [[1, 64, 32, "bfloat16", False, 0, 5, [1]]]},
-        {"products": [[0, 64, 32, "bfloat16", False, 0, 5, [0]]]},
-        {"products": [[1, 64, 32, "complex64", False, 0, 5, [0]]]},
-        {"products": [[1, 64, 32, "bfloat16", 0, 0, 5, [0]]]},
-        {"products": [[True, 64, 32, "bfloat16", False, 0, 5, [0]]]},
+        {"bundle": ["../../etc/passwd", 9]},
+        {"bundle": ["a" * 64, 8]},
+        {"bundle": ["a" * 64 + "\n", 9]},
+        {"tables": ["c" * 64, "d" * 32, 1 << 40]},
+        {"tables": ["c" * 64, "d" * 32, -5]},
+        {"tables": ["c" * 64, "d" * 31, 5]},
+        {"cubins": [["b" * 63, "e" * 32, 4]]},
+        {"cubins": []},
+        {"products": [[1, 64, 32, "bfloat16", False, 6, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, 5, 0, [1]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, 5, -1, [0]]]},
+        {"products": [[0, 64, 32, "bfloat16", False, 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "complex64", False, 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", 0, 5, 0, [0]]]},
+        {"products": [[True, 64, 32, "bfloat16", False, 5, 0, [0]]]},
         {"products": [[1, 64]]},
+        {"unknown": 1},
         {"self_test": {"passed": True}},
     ],
 )
-def test_hostile_indexes_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(IntegrityError, match="GEMM store"):
-        read_index(products(**changes))
+def test_hostile_indexes_are_refused(
+    changes: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert decode_index(products(**changes)) is None
+    assert "GEMM store is refused" in caplog.text

@@ -1,0 +1,101 @@
+"""The matrix products of a step by family, and which rows of them are worth recording.
+
+Light: a boot imports this. `wanted` makes the same of the node tables of an artifact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from vcc.cache.digest import Digest
+from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.tune.index import DTYPES, Product
+
+if TYPE_CHECKING:
+    from vcc.engine.tune.shapes import GemmShape
+
+BUCKETS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
+"""Row counts of prefill that are recorded: a step takes the smallest that holds it."""
+
+Family = tuple[int, int, str, bool]
+"""n, k, dtype, has_c: a product apart from its rows."""
+
+
+class Products(Struct, frozen=True):
+    """The products of an artifact.
+
+    Attributes:
+        gemms: family -> the most rows that its expression can give.
+        variants: digest of the Triton kernels that may compute them.
+    """
+
+    gemms: dict[Family, int]
+    variants: str
+
+    @classmethod
+    def told(cls, text: str) -> Products:
+        """From what a player says of its table (`vcc_player_products`)."""
+        found: dict[str, Any] = json.loads(text)
+        gemms: dict[Family, int] = {}
+        for n, k, dtype, flags, most in found["gemms"]:
+            family = (n, k, DTYPE_NAMES[dtype], bool(flags))
+            gemms[family] = max(gemms.get(family, 0), most)
+        return cls(gemms, digest_of(map(_told_line, found["variants"])))
+
+    def has(self, shape: GemmShape) -> bool:
+        """Whether a product is one of these."""
+        family = (shape.n, shape.k, shape.dtype, shape.has_c)
+        return shape.m <= self.gemms.get(family, 0)
+
+    def rows(self, counts: Iterable[int]) -> list[Product]:
+        """Every product at every row count that it can have, sorted by family."""
+        ordered = sorted(set(counts))
+        return [
+            (m, *family)
+            for family, most in sorted(self.gemms.items())
+            for m in ordered
+            if m <= most and family[2] in DTYPES
+        ]
+
+    def shapes(self, counts: Iterable[int]) -> tuple[GemmShape, ...]:
+        """As `rows`, as shapes."""
+        from vcc.engine.tune.shapes import GemmShape  # a boot does not pay for the import
+
+        return tuple(GemmShape(*row) for row in self.rows(counts))
+
+
+def digest_of(lines: Iterable[str]) -> str:
+    """What names the Triton kernels of node tables; sizes and weights of a model do not enter."""
+    return Digest.of("\n".join(sorted(set(lines))).encode()).hex
+
+
+def line_of(limits: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> str:
+    """A variant as text.
+
+    Args:
+        limits: n, k, dtype, has_c, most rows, rows and columns of a tile, split of k.
+        kernels: cubin, function, threads, shared bytes of each.
+    """
+    names = (" ".join(map(str, kernel)) for kernel in kernels)
+    return " ".join((*map(str, limits), *names))
+
+
+def _told_line(told: Sequence[Any]) -> str:
+    n, k, dtype, flags, *others, kernels = told
+    limits = (n, k, DTYPE_NAMES[dtype], bool(flags), *others)
+    return line_of(limits, ((cubin, name, tuple(b), shared) for cubin, name, b, shared in kernels))
+
+
+def rows_of(sizes: Sequence[int], most: int) -> tuple[int, ...]:
+    """The row counts that are worth recording: those of graphs, and buckets of prefill.
+
+    Args:
+        sizes: rows of the graphs that exist at boot.
+        most: the largest step.
+    """
+    buckets = [rows for rows in BUCKETS if rows < most]
+    return tuple(sorted({*sizes, *buckets, most}))
