@@ -30,7 +30,7 @@ class SecretKey:
         return cls._of(crypto("asymmetric.ed25519").Ed25519PrivateKey.generate())
 
     @classmethod
-    def parse(cls, data: bytes, name: str, passphrase: str = "") -> SecretKey:
+    def parse(cls, data: bytes, name: str, word: str = "") -> SecretKey:
         """The key of a PEM text.
 
         Raises:
@@ -38,9 +38,8 @@ class SecretKey:
             MissingExtra: cryptography is not installed.
         """
         serialization, ed25519 = crypto("serialization"), crypto("asymmetric.ed25519")
-        word = passphrase.encode() or None
         try:
-            key = serialization.load_pem_private_key(data, word)
+            key = serialization.load_pem_private_key(data, _encoded(word) or None)
         except Exception as error:  # ValueError, TypeError and UnsupportedAlgorithm of the library
             raise UsageError(
                 f"{name} cannot be read as a private key",
@@ -62,12 +61,12 @@ class SecretKey:
         signature: bytes = self._key.sign(data)
         return signature
 
-    def pem(self, passphrase: str = "") -> bytes:
+    def pem(self, word: str = "") -> bytes:
         """The key as PKCS#8 PEM, encrypted if there is a passphrase."""
         serialization = crypto("serialization")
         way = (
-            serialization.BestAvailableEncryption(passphrase.encode())
-            if passphrase
+            serialization.BestAvailableEncryption(_encoded(word))
+            if word
             else serialization.NoEncryption()
         )
         form = serialization.PrivateFormat.PKCS8
@@ -82,8 +81,12 @@ class SecretKey:
         return text
 
 
-def write_new(file: Path, passphrase: str = "") -> SecretKey:
+def write_new(file: Path, word: str = "") -> SecretKey:
     """Make a key: `file` (mode 0600) and `file`.pub; nothing that is there is replaced.
+
+    Args:
+        file: of the private key.
+        word: its passphrase; empty for none.
 
     Raises:
         StorageError: one of them is there, or cannot be written.
@@ -91,9 +94,13 @@ def write_new(file: Path, passphrase: str = "") -> SecretKey:
     key, public = SecretKey.new(), file.with_name(file.name + ".pub")
     if os.path.lexists(public):
         raise StorageError(f"{public} is there already", "a key is never written over", _OTHER)
-    _write(file, key.pem(passphrase), FILE_MODE)
+    _write(file, key.pem(word), FILE_MODE)
     _write(public, key.public_pem(), 0o644)
     return key
+
+
+def _encoded(word: str) -> bytes:
+    return word.encode("utf-8", "surrogateescape")
 
 
 _OTHER = "Give another name to --new-key, or move the old key away"
@@ -122,19 +129,31 @@ def load_secret(file: Path | None, passphrase_file: Path | None = None) -> Secre
         UsageError: there is none, others can read the file, or it is no key.
         StorageError: the file cannot be read.
     """
-    named, passphrase = signing_secrets()
-    if passphrase_file is not None:
-        text = _read(passphrase_file).decode("utf-8", "surrogateescape")
-        passphrase = text.removesuffix("\n").removesuffix("\r")
+    named, word = signing_secrets()[0], passphrase(passphrase_file)
     if file is not None:
-        return SecretKey.parse(_read(file), str(file), passphrase)
+        return SecretKey.parse(_read(file), str(file), word)
     if not named:
         raise UsageError(
             "there is no key to sign with",
             "neither --key nor VCC_SIGNING_KEY is given",
             "vcc sign --new-key FILE makes one",
         )
-    return SecretKey.parse(named.encode("utf-8", "surrogateescape"), "VCC_SIGNING_KEY", passphrase)
+    return SecretKey.parse(named.encode("utf-8", "surrogateescape"), "VCC_SIGNING_KEY", word)
+
+
+def passphrase(file: Path | None) -> str:
+    """The passphrase in a file, else that of VCC_SIGNING_PASSPHRASE; empty for none.
+
+    Raises:
+        UsageError: others can read the file, or it is empty.
+        StorageError: it cannot be read.
+    """
+    if file is None:
+        return signing_secrets()[1]
+    word = _read(file).decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
+    if not word:
+        raise UsageError(f"{file} holds no passphrase", "it is empty")
+    return word
 
 
 def _read(file: Path) -> bytes:

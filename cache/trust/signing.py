@@ -17,6 +17,10 @@ from vcc.cache.trust.signature import Terms, sign, write_signature
 from vcc.cache.trust.statement import Statement
 
 
+class NotOurs(UsageError):
+    """An artifact that this account did not make."""
+
+
 def sign_entry(
     store: Store, entry: Entry, key: SecretKey, terms: Terms, *, foreign: bool = False
 ) -> Statement:
@@ -33,7 +37,7 @@ def sign_entry(
         foreign: sign also what was pulled, or written by an account that is not listed.
 
     Raises:
-        UsageError: it was made elsewhere, and `foreign` was not said.
+        NotOurs: it was made elsewhere, and `foreign` was not said.
         MissingArtifact: it is not in the local store.
         Damaged, FormatError: its manifest is bad.
         StorageError, Unsafe: the signature could not be stored.
@@ -49,7 +53,7 @@ def sign_entry(
                     f"it was pulled from {mark.url}" if mark else _written_elsewhere(found.owner)
                 )
                 if where and not foreign:
-                    raise UsageError(
+                    raise NotOurs(
                         f"artifact {entry.id.short} was not built by this account",
                         where,
                         "--foreign signs it all the same; do so only after you have checked it",
