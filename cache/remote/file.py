@@ -120,6 +120,7 @@ class FileRemote:
                 if create:
                     with suppress(FileExistsError):
                         os.mkdir(name, dir_fd=fd)
+                    sync_folder(fd)  # also for one that another process has just made
                 inner = os.open(name, FOLDER_FLAGS, dir_fd=fd)
                 os.close(fd)
                 fd = inner
