@@ -27,7 +27,10 @@ ClickError: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 
-GROUPS: Mapping[str, tuple[str, str]] = {"inspect": ("vcc.cli.inspect", "app")}
+GROUPS: Mapping[str, tuple[str, str]] = {
+    "inspect": ("vcc.cli.inspect", "app"),
+    "cache": ("vcc.cli.cache", "app"),
+}
 
 
 def app_for(words: Sequence[str] = ()) -> typer.Typer:

@@ -115,6 +115,14 @@ def size_text(size: int) -> str:
     return f"{value:.0f} B" if index == 0 else f"{value:.1f} {units[index]}"
 
 
+def age_text(seconds: float) -> str:
+    """A length of time for people, in its largest whole unit: 3 d."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def events(*, quiet: bool = False) -> LineEvents | BarEvents:
     """Who shows progress: bars on a terminal, lines elsewhere, notes alone when quiet."""
     if quiet:

@@ -154,6 +154,24 @@ Strict = Annotated[
     bool,
     typer.Option("--strict", help="trouble with a store is an error; also VCC_STRICT=1"),
 ]
+StoredNames = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(
+        metavar="ID|MODEL...",
+        help="artifact ids or their beginnings (6 digits or more), or models",
+        show_default=False,
+    ),
+]
+Filters = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--filter",
+        metavar="'size>1GB'",
+        help="only artifacts of which this holds (repeatable): size, age, idle, hits, pinned, id, "
+        "model, dtype, target, mode, builder.torch",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")]
 Jobs = Annotated[
     int,
     typer.Option("--jobs", "-j", metavar="N", min=0, help="compile processes; 0 chooses"),

@@ -6,7 +6,7 @@ it does is no damage. Nothing is changed here, see `repair.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -65,15 +65,11 @@ class Checked:
     notes: list[str] = field(default_factory=list)
 
 
-Progress = Callable[[int, int], None]
-
-
-def check(root: Path, progress: Progress = lambda done, total: None) -> Checked:
+def check(root: Path) -> Checked:
     """Look at all of a store.
 
     Args:
         root: the root of the store; one that is not there is in order.
-        progress: called with blobs done and in all, now and then.
 
     Raises:
         StorageError, Unsafe: the store as a whole cannot be read.
@@ -81,7 +77,7 @@ def check(root: Path, progress: Progress = lambda done, total: None) -> Checked:
     checked = Checked()
     with storage("check the store at", str(root)), existing(root) as store:
         if store is not None:
-            _Check(store, checked).run(progress)
+            _Check(store, checked).run()
     return checked
 
 
@@ -90,11 +86,11 @@ class _Check:
     store: Folder
     checked: Checked
 
-    def run(self, progress: Progress) -> None:
+    def run(self) -> None:
         """Refs come first: what is published while blobs are read is not asked for."""
         entries = list(self._entries())
         indexes = shelf_indexes(self.store)
-        content = read_content(self.store, progress)
+        content = read_content(self.store)
         self.checked.size = content.size
         self._count(refs=len(entries), blobs=len(content.good) + len(content.bad))
         users = self._users(entries, content)

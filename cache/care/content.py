@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,25 +29,21 @@ class Content:
     size: int = 0
 
 
-def read_content(store: Folder, progress: Callable[[int, int], None]) -> Content:
+def read_content(store: Folder) -> Content:
     """Compare the SHA-256 of every blob with its name, in threads.
 
     Args:
         store: the open `v1` folder.
-        progress: called with folders done and in all.
 
     Raises:
         OSError, Unsafe: the content store cannot be listed.
     """
     content = Content()
-    with suppress(FileNotFoundError), store.below(*CAS) as cas:
-        parts = cas.names()
-        with ThreadPoolExecutor(THREADS, "vcc-check") as pool:
-            done = pool.map(lambda part: list(_part(cas, part)), parts)
-            for number, found in enumerate(done, 1):
-                for name, size, reason in found:
-                    _sort_in(content, name, size, reason)
-                progress(number, len(parts))
+    pool = ThreadPoolExecutor(THREADS, "vcc-check")
+    with pool, suppress(FileNotFoundError), store.below(*CAS) as cas:
+        for found in pool.map(lambda part: list(_part(cas, part)), cas.names()):
+            for name, size, reason in found:
+                _sort_in(content, name, size, reason)
     return content
 
 

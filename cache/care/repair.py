@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vcc.cache.care.check import Checked, Finding, Place, Progress, check
+from vcc.cache.care.check import Checked, Finding, Place, check
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import Scene, temporary
 from vcc.cache.care.marks import Marks
@@ -35,7 +35,7 @@ class Repaired:
     swept: Swept = field(default_factory=Swept)
 
 
-def repair(root: Path, progress: Progress = lambda done, total: None) -> Repaired:
+def repair(root: Path) -> Repaired:
     """Check a store and take out of use what is bad.
 
     Damaged files go to quarantine, and the refs of artifacts that need them: the next look-up is a
@@ -44,7 +44,7 @@ def repair(root: Path, progress: Progress = lambda done, total: None) -> Repaire
     Raises:
         StorageError, Unsafe: the store cannot be read, or nothing in it can be moved.
     """
-    done = Repaired(check(root, progress))
+    done = Repaired(check(root))
     with storage("repair the store at", str(root)), existing(root) as store:
         if store is None:
             return done
