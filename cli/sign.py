@@ -41,11 +41,13 @@ def sign_command(
         ),
     ] = None,
     builder: Annotated[
-        str, typer.Option("--builder", metavar="NAME", help="who built it, such as ci-main")
-    ] = "",
+        Optional[str],  # noqa: UP045
+        typer.Option("--builder", metavar="NAME", help="who built it, such as ci-main"),
+    ] = None,
     source_commit: Annotated[
-        str, typer.Option("--source-commit", metavar="SHA", help="the full hash it was built from")
-    ] = "",
+        Optional[str],  # noqa: UP045
+        typer.Option("--source-commit", metavar="SHA", help="the full hash it was built from"),
+    ] = None,
     claim: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--claim", metavar="NAME=VALUE", help="more to say of it (repeatable)"),
@@ -79,7 +81,7 @@ def sign_command(
     from vcc.cache.trust.secretkey import load_secret
     from vcc.cache.trust.signature import Terms
 
-    terms = Terms(builder, source_commit, _claims(claim), epoch, _seconds(expires))
+    terms = Terms(builder or "", source_commit or "", _claims(claim), epoch, _seconds(expires))
     secret = load_secret(key, passphrase_file)
     store = replace(Store.open(cache_dir), lower=())  # what lies below is not ours to write to
     entries = _chosen(store, names or [], every)

@@ -48,8 +48,9 @@ def trust_add(
         ),
     ] = None,
     comment: Annotated[
-        str, typer.Option("--comment", metavar="TEXT", help="whose it is, where it is used")
-    ] = "",
+        Optional[str],  # noqa: UP045
+        typer.Option("--comment", metavar="TEXT", help="whose it is, where it is used"),
+    ] = None,
     remote: RemoteUrl = None,
     json: options.Json = False,
 ) -> None:
@@ -66,7 +67,7 @@ def trust_add(
     new = TrustedKey(
         key=public,
         name=named,
-        comment=comment,
+        comment=comment or "",
         added=int(time.time()),
         builders=tuple(builder or ()),
     )
@@ -126,7 +127,10 @@ def trust_revoke(
         Optional[str],  # noqa: UP045
         typer.Option("--artifact", metavar="ID", help="an artifact instead of a key"),
     ] = None,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="shown to who is refused")] = "",
+    why: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--why", metavar="TEXT", help="shown to who is refused"),
+    ] = None,
     cache_dir: options.CacheDir = None,
     json: options.Json = False,
 ) -> None:
@@ -136,12 +140,12 @@ def trust_revoke(
     place = _place()
     if _one_of(key, artifact, "--artifact") == "--artifact":
         digest, what = _artifact(str(artifact), cache_dir), "artifact"
-        path = revoke(place, artifact=digest, why=why)
+        path = revoke(place, artifact=digest, why=why or "")
     else:
         digest, what = _any_key(place, str(key)), "key"
-        path = revoke(place, key=digest, why=why)
+        path = revoke(place, key=digest, why=why or "")
     if json:
-        out_json({what: digest, "why": why, "file": path})
+        out_json({what: digest, "why": why or "", "file": path})
     else:
         out(f"revoked: {what} {digest}\n{path}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.cli_reference import PAGE, differences, shapes
 from support.stores import BLOBS, manifest_of
 from support.trusting import COMMIT
 
@@ -100,6 +101,7 @@ def test_a_part_that_fails_is_partial_success(vcc, own_store, key):
     done = vcc("sign", ours.artifact, pulled.artifact, "--key", key, "--json")
     assert done.code == Exit.PARTIAL
     assert [one["artifact"] for one in done.json["signed"]] == [ours.artifact]
+    assert differences(shapes(PAGE.read_text())["sign"], done.json) == []
     (failed,) = done.json["failed"]
     assert failed["error"]["id"] == "USAGE"
 

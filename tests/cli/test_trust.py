@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.cli_reference import PAGE, differences, shapes
 from support.stores import BLOBS, manifest_of
 from support.trusting import RULES
 
@@ -130,7 +131,11 @@ def test_the_rules_of_prod_are_shown(vcc, trust, tmp_path):
     assert "builders: ci-main" in done.out
     assert "claims: ref=refs/heads/main" in done.out
     assert "minimum_epoch: 5" in done.out
-    assert listed(vcc)["prod"][0]["minimum_epoch"] == 5
+    vcc("trust", "add", HEX)
+    vcc("trust", "revoke", HEX)
+    found = listed(vcc)
+    assert found["prod"][0]["minimum_epoch"] == 5
+    assert differences(shapes(PAGE.read_text())["trust"], found) == []
 
 
 def test_a_broken_trust_file_is_named(vcc, trust):
