@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("vcc.cli.run", "run_command"),
     "tune": ("vcc.cli.tune", "tune_command"),
     "verify": ("vcc.cli.verify", "verify_command"),
+    "sign": ("vcc.cli.sign", "sign_command"),
     "doctor": ("vcc.cli.doctor", "doctor_command"),
 }
 """Module and function of each."""
