@@ -12,6 +12,7 @@ from types import FrameType
 from typing import NoReturn
 
 from vcc.cache.errors import Exit, StorageError, UsageError, VccError
+from vcc.cli.again import with_assertions
 from vcc.cli.console import out_json, show_error
 
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: without the program's name; those of the process by default.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with_assertions(words)
     sys.exit(run(words))
 
 

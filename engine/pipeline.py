@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 
 from vcc.cache.care.prune import keep_under
-from vcc.cache.errors import ConfigError, IntegrityError, LockTimeout, StorageError, VccError
+from vcc.cache.errors import (
+    ConfigError,
+    DeviceError,
+    IntegrityError,
+    LockTimeout,
+    StorageError,
+    VccError,
+)
 from vcc.cache.gate import Untrusted
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
@@ -23,6 +31,7 @@ from vcc.engine.config.modes import Backend, CompileMode, Platform
 from vcc.engine.events import Events
 from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
+from vcc.engine.torch_shim.quiet import libraries_may_warn
 
 
 def build(request: BuildRequest, store: Store, events: Events, counters: Counters) -> Built:
@@ -138,9 +147,23 @@ def _publish_again(build: Build, loaded: Loaded, blobs: Mapping[str, bytes]) -> 
 
 def _fresh(build: Build, *, compiles: bool) -> Built:
     build.counters.add("misses")
-    made = observed(build, _made) if compiles else Made()
+    if compiles:
+        _check_assertions(build.settled)
+    with libraries_may_warn():
+        made = observed(build, _made) if compiles else Made()
     manifest = manifest_of(build.settled, build.code, made, build.stages)
     return _published(build, manifest, made.blobs)
+
+
+def _check_assertions(settled: Settled) -> None:
+    """Torch's compiler has assertions whose tests change what it does next."""
+    if sys.flags.optimize:
+        raise DeviceError(
+            "cannot compile in a process that runs without assertions",
+            "under `python -O` torch's compiler makes wrong code",
+            f"vcc compile {settled.request.source.name} starts itself with them; finished "
+            "artifacts run under -O",
+        )
 
 
 def _made(build: Build) -> Made:

@@ -91,6 +91,12 @@ def no_color() -> bool:
     return bool(os.environ.get("NO_COLOR"))
 
 
+def without_optimisation() -> tuple[dict[str, str], bool]:
+    """The environment of the same program with assertions, and whether that changes anything."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
+    return kept, len(kept) != len(os.environ)
+
+
 def import_numpy() -> None:
     """Import numpy without the threads of its BLAS, which a run never calls: they start slowly.
 
