@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from vcc.cache.errors import DeviceError, VccError
 from vcc.cache.store import Store
 from vcc.engine.compile.toolchain import find_compiler
 from vcc.engine.config.environment import read_environment
 from vcc.engine.devices import Device, devices
+from vcc.engine.doctor_store import store_findings
+from vcc.engine.findings import Finding
 from vcc.engine.native import abi, library
 from vcc.engine.torch_shim.profiles import PROFILES
 from vcc.engine.tune.libraries import CUBLASLT, CUPTI, INSTALL, candidates
 
-State = Literal["ok", "absent", "failed"]
-"""`absent`: something works without it, and the hint says what to do to have it."""
-
 TORCH = ((2, 11), (2, 16))
 """Versions of torch that vcc is for: from the first up to, not including, the second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report."""
-
-    name: str
-    state: State
-    what: str
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +47,7 @@ class Report:
 
 
 def examine(store: Store) -> Report:
-    """Look at everything; nothing is changed, and nothing here raises."""
+    """Look at everything; nothing that is there is changed, and nothing here raises."""
     found, why = _devices()
     findings = [
         _versions(),
@@ -70,7 +56,7 @@ def examine(store: Store) -> Report:
         _asked("C++ compiler", lambda: " ".join((find_compiler().name, find_compiler().version))),
         _torch(),
         _package("triton"),
-        _store(store),
+        *store_findings(store),
         _driver(found, why),
         *(_device(one) for one in found),
         *(_library(name, names) for name, names in (("CUPTI", CUPTI), ("cuBLASLt", CUBLASLT))),
@@ -129,19 +115,6 @@ def _package(name: str) -> Finding:
         return Finding(name, "ok", metadata.version(name))
     except metadata.PackageNotFoundError:
         return Finding(name, "absent", "not installed", f"pip install {name}")
-
-
-def _store(store: Store) -> Finding:
-    """Writable, or could be made; the folder itself is made by the first build."""
-    place = next(one for one in (store.root, *store.root.parents) if one.exists())
-    try:
-        tuple(store.entries())
-        with tempfile.TemporaryFile(dir=place):
-            free = shutil.disk_usage(place).free
-    except (OSError, VccError) as error:
-        hint = getattr(error, "hint", "") or "choose another place: --cache-dir, VCC_CACHE_DIR"
-        return Finding("store", "failed", f"{store.root}: {error}", hint)
-    return Finding("store", "ok", f"{store.root}, {free / 1e9:.0f} GB free")
 
 
 def _driver(found: tuple[Device, ...], why: DeviceError | None) -> Finding:
