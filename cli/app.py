@@ -14,6 +14,8 @@ from vcc.cli.console import out
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compile": ("vcc.cli.compile", "compile_command"),
     "run": ("vcc.cli.run", "run_command"),
+    "explain": ("vcc.cli.explain", "explain_command"),
+    "diff": ("vcc.cli.diff", "diff_command"),
     "tune": ("vcc.cli.tune", "tune_command"),
     "verify": ("vcc.cli.verify", "verify_command"),
     "sign": ("vcc.cli.sign", "sign_command"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vcc.cli import options
-from vcc.cli.console import columns, events, out, out_json, size_text
+from vcc.cli.console import events, out, out_json, size_text
 from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
 
@@ -25,14 +25,25 @@ def compile_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="say what would be built and why, build nothing")
     ] = False,
+    fail_on_miss: Annotated[
+        bool, typer.Option("--fail-on-miss", help="with --dry-run: exit 1 if anything is missing")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Build and store the artifact of a model."""
     from vcc.engine.request import settle
 
+    if fail_on_miss and not dry_run:
+        from vcc.cache.errors import UsageError
+
+        raise UsageError("--fail-on-miss goes with --dry-run", "without it a miss is built")
     settled, store = settle(build_request(asked)), open_store(place)
-    command = _dry_run if dry_run else _build
-    command(settled, store, as_json=json)
+    if dry_run:
+        from vcc.cli.dry_run import dry_run as forecast
+
+        forecast(settled, store, as_json=json, fail_on_miss=fail_on_miss)
+    else:
+        _build(settled, store, as_json=json)
 
 
 def _build(settled: Settled, store: Store, *, as_json: bool) -> None:
@@ -85,25 +96,6 @@ def _as_text(built: Built, counters: Counters) -> str:
     return f"{state}: {manifest.title}\nartifact {name}: {size}" + (
         "" if built.reused else f", {made}"
     )
-
-
-def _dry_run(settled: Settled, store: Store, *, as_json: bool) -> None:
-    from vcc.engine.session import Session, find
-
-    found = find(Session(settled, store))
-    hit = found.entries[0].artifact if found.entries else None
-    refusal = settled.resolved.artifact.refusal
-    if as_json:
-        out_json({"hit": hit, "why": found.why, "refused": refusal, "reasons": _reasons(settled)})
-        return
-    # Values come last, because lists of sizes are long.
-    rows = [(r["field"], r["why"], f"{r['was']} → {r['now']}") for r in _reasons(settled)]
-    out(columns([("field", "why", "value"), *rows]))
-    out("")
-    if refusal:
-        out(f"refused: {refusal}")
-    else:
-        out(f"hit: artifact {hit[:12]}" if hit else f"miss: {found.why}")
 
 
 def _reasons(settled: Settled) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from vcc.cli import options
 from vcc.cli.console import columns, out, out_json, size_text
 from vcc.cli.inspect_batches import inspect_batches
 from vcc.cli.inspect_graph import inspect_graph, inspect_kernel
-from vcc.cli.request import ModelOptions, build_request, takes_model
+from vcc.cli.inspect_key import inspect_key
 from vcc.cli.stored import find_entry
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("batches")(inspect_batches)
 app.command("graph")(inspect_graph)
 app.command("kernel")(inspect_kernel)
+app.command("key")(inspect_key)
 
 
 @app.command("cache")
@@ -86,42 +87,6 @@ def inspect_artifact(
         out("\nmatrix products\n" + _indented(columns(gemm_rows(products))))
     rows = [(n, size_text(b.size), b.kind, b.sha256[:16]) for n, b in manifest.blobs.items()]
     out("\nblobs\n" + _indented(columns(rows or [("none",)])))
-
-
-@app.command("key")
-@takes_model("jobs", "keep")
-def inspect_key(
-    asked: ModelOptions,
-    cache_dir: options.CacheDir = None,
-    json: options.Json = False,
-) -> None:
-    """Show a model's request and what answers it."""
-    from vcc.cache.store import Store
-    from vcc.engine.request import look_up, request_pairs, settle
-    from vcc.engine.session import Session, find
-
-    settled = settle(build_request(asked))
-    base, stated = look_up(settled)
-    pairs, open_fields = request_pairs(settled)
-    left_open = {label: pairs[label] for label in open_fields if label not in stated}
-    identity = dict(settled.request.source.model_key())
-    found = find(Session(settled, Store.open(cache_dir)))
-    hit = found.entries[0].artifact if found.entries else None
-    if json:
-        answer: dict[str, object] = {
-            "digest": base.digest.hex,
-            "base": dict(base),
-            "stated": dict(stated),
-        }
-        answer |= {"open": left_open, "model": identity, "hit": hit, "why": found.why}
-        out_json(answer)
-        return
-    out(f"{base.digest.hex}")
-    _section("base (stated in every look-up)", dict(base))
-    _section("model (what model.digest is made of)", identity)
-    _section("stated by these options", stated)
-    _section("left open (a build would use)", left_open)
-    out(f"\nhit: artifact {hit[:12]}" if hit else f"\nmiss: {found.why}")
 
 
 def _entry_dict(entry: Entry) -> dict[str, object]:

@@ -45,6 +45,15 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+OptionalModel = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Argument(
+        metavar="[MODEL]",
+        help="a model as for run; without it, the last look-up that missed",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
+]
 Target = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--target", metavar="cpu|sm_90|...", help="what code is made for; cpu by default"),

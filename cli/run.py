@@ -62,6 +62,12 @@ def run_command(
     require_warm: Annotated[
         bool, typer.Option("--require-warm", help="a miss is an error; compile nothing")
     ] = False,
+    require_exact: Annotated[
+        bool,
+        typer.Option(
+            "--require-exact", help="take an artifact only if a build here would make just that"
+        ),
+    ] = False,
     golden: Annotated[
         str,
         typer.Option(
@@ -114,7 +120,15 @@ def run_command(
     shown = events(quiet=json)
     batches = None if trace_batches is None else _open_trace(trace_batches)
     session = Session(
-        settled, store, golden, require_warm, shown, ledger, batches=batches, kv_memory=cache
+        settled,
+        store,
+        golden,
+        require_warm,
+        shown,
+        ledger,
+        batches=batches,
+        kv_memory=cache,
+        exact=require_exact,
     )
     overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
     try:

@@ -33,6 +33,8 @@ def how_to_build(settled: Settled, root: Path, refused: NotHere | None = None) -
             f"install a driver of CUDA {needed} or later (this one is of CUDA {refused.found}), "
             f"or build it with an older toolkit: {command}"
         )
+    if refused is not None and refused.rule == "torch":
+        return f"pip install 'torch=={refused.wanted}.*', or build it for the one here: {command}"
     return f"build it: {command}"
 
 

@@ -6,28 +6,22 @@ artifact is set aside and the next one, or a new build, takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from vcc.cache.blob import Damaged
-from vcc.cache.damage import Damage
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
 from vcc.cache.gate import Untrusted
-from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.cache.use import note_boot, note_missed
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
-from vcc.engine.matching import answers, play_of, without_graphs
+from vcc.engine.finding import Found, check_can_build, find, note_missed_lookup, of_ref
+from vcc.engine.matching import play_of
 from vcc.engine.monitor import Counters, Ledger
-from vcc.engine.request import Settled, look_up, request_pairs
-from vcc.engine.runtime.host import NotHere, refusal
-
-COMPILE_MODE = "config.mode"
-"""An open field; code made in another mode answers too, but comes second."""
+from vcc.engine.request import Settled, look_up
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Booted, BootedModule
@@ -45,6 +39,7 @@ class Session:
         store: where artifacts are.
         golden: "off", "one" or "all": which piece goldens are checked at boot.
         require_warm: a miss is an error, nothing is compiled.
+        exact: an artifact answers only when its full keys are those of a build here.
         events, ledger, counters: who is told, and the accounts.
         batches: is told of every step of a decoder; None: nobody.
         kv_memory: how much memory the KV cache may take, on a GPU.
@@ -59,6 +54,7 @@ class Session:
     counters: Counters = field(default_factory=Counters)
     batches: StepSink | None = None
     kv_memory: KvMemory = DEFAULT_KV_MEMORY
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, NotedEvents):
@@ -82,79 +78,6 @@ class Ready(Generic[Boots]):
 
     booted: Boots
     artifact: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The answer of a look-up.
-
-    Attributes:
-        entries: those that answer, newest first.
-        why: why there are none; empty when there are.
-        refused: the host rule that the nearest breaks, when that is why.
-        damage: what is wrong with refs of this request; they were set aside.
-    """
-
-    entries: tuple[Entry, ...]
-    why: str = ""
-    refused: NotHere | None = None
-    damage: tuple[Damage, ...] = ()
-
-
-def find(session: Session) -> Found:
-    """Ask the store; imports no torch. A store that cannot be read has nothing, and says so.
-
-    Raises:
-        StorageError: it cannot be read and is strict.
-    """
-    base, stated = look_up(session.settled)
-    store, damage = _watched(session)
-
-    def fits(entry: Entry) -> bool:
-        return answers(entry, stated) and refusal(dict(entry.host_rules)) is None
-
-    try:
-        usable = store.find(base, without_graphs(stated), accept=fits)
-        if usable:
-            return Found(_preferred(usable, session.settled, stated), damage=tuple(damage))
-        return _nothing(replace(store, remote=None), base, stated, damage)
-    except StorageError as error:
-        if store.strict:
-            raise
-        return Found((), str(error), damage=tuple(damage))
-
-
-def _nothing(store: Store, base: Key, stated: Mapping[str, str], damage: list[Damage]) -> Found:
-    """Why no entry can be used."""
-    near = (entry for entry in store.find(base, without_graphs(stated)) if answers(entry, stated))
-    refused = next((refusal(dict(entry.host_rules)) for entry in near), None)
-    if refused is not None:
-        return Found((), f"not for this host: {refused.why}", refused, tuple(damage))
-    why = str(_of_ref(damage[0])) if damage else str(store.misses(base, stated))
-    return Found((), why, damage=tuple(damage))
-
-
-def _watched(session: Session) -> tuple[Store, list[Damage]]:
-    """The session's store, and what it reports from now on."""
-    told: list[Damage] = []
-
-    def tell(damage: Damage) -> None:
-        told.append(damage)
-        session.store.on_damage(damage)
-
-    return replace(session.store, on_damage=tell), told
-
-
-def _preferred(
-    entries: tuple[Entry, ...], settled: Settled, stated: Mapping[str, str]
-) -> tuple[Entry, ...]:
-    """Entries of the compile mode that would be built now first, and made for what is stated."""
-    wanted = request_pairs(settled)[0][COMPILE_MODE]
-
-    def second(entry: Entry) -> tuple[bool, bool]:
-        return entry.fields.get(COMPILE_MODE) != wanted, bool(entry.differences(stated))
-
-    return tuple(sorted(entries, key=second))
 
 
 def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]:
@@ -213,7 +136,7 @@ def open_module_session(session: Session) -> Ready[BootedModule]:
 def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     with session.ledger.phase("resolve"):
         found = find(session)
-    damage = next((_of_ref(one) for one in found.damage), None)
+    damage = next((of_ref(one) for one in found.damage), None)
     why = found.why
     for entry in found.entries:
         try:
@@ -231,13 +154,11 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
             why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
             session.events.note(why)
     note_missed(session.store.root, look_up(session.settled)[0].digest.hex)
+    note_missed_lookup(session, why)
     if session.require_warm or session.store.gate.fails_closed:
         raise _refused(session, found, why, damage)
+    check_can_build(session, found, why)
     return _built(session, why, booting)
-
-
-def _of_ref(damage: Damage) -> IntegrityError:
-    return Damaged(f"the ref of artifact {damage.artifact[:12]} is damaged", damage.reason)
 
 
 def _refused(

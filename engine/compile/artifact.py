@@ -84,6 +84,8 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
     source = settled.request.source
     info: dict[str, Any] = {
         "kind": source.kind,
+        "identity": dict(source.model_key()),
+        "parameters": source.parameters,
         "model": plain(settled.model),
         "compilation": plain(settled.resolved.config),
         "reasons": [str(reason) for reason in settled.reasons],

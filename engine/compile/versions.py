@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 import vcc
@@ -52,10 +52,19 @@ def cuda_versions() -> dict[str, str]:
     return {"cuda": cuda, **found}
 
 
+def has_torch() -> bool:
+    """Whether torch is there to be imported."""
+    return _torch_spec() is not None
+
+
+def _torch_spec() -> ModuleSpec | None:
+    # Not importlib.util.find_spec: an entry of sys.modules would answer for what is installed.
+    return PathFinder.find_spec("torch")
+
+
 def torch_build() -> Mapping[str, str]:
     """What `torch/version.py` says of the build; empty where torch is not installed."""
-    # Not importlib.util.find_spec: an entry of sys.modules would answer for what is installed.
-    spec = PathFinder.find_spec("torch")
+    spec = _torch_spec()
     if spec is None or spec.origin is None:
         return {}
     file = Path(spec.origin).with_name("version.py")

@@ -8,6 +8,7 @@ package.module:make  a function that returns an nn.Module
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,11 @@ class Source:
         """The dtype of the weights as the config declares it, else as the checkpoint stores it."""
         stored = (info.dtype for info in self.tensors.values())
         return declared_dtype(self.config) or next(stored, None)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all weights; 0 for a module, whose weights are not known before it runs."""
+        return sum(math.prod(info.shape) for info in self.tensors.values())
 
     def model_key(self) -> Key:
         """What identifies the model in a request: no path, no revision, no dtype.

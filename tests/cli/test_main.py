@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from vcc.cache import errors
+from vcc.cli.app import COMMANDS, GROUPS
 
 CHEAP = (["--help"], ["--version"], ["inspect", "cache"], ["run", "--help"])
 
@@ -212,7 +213,7 @@ def test_version(vcc):
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("vcc ", {"compile", "run", "tune", "verify", "doctor", "inspect"}),
+        ("vcc ", {*COMMANDS, *GROUPS}),
         ("vcc inspect ", {"artifact", "batches", "cache", "graph", "kernel", "key"}),
         ("vcc compile demo --mode full", {"full", "full_decode_only", "full_and_piecewise"}),
         ("vcc run demo --golden ", {"off", "one", "all"}),

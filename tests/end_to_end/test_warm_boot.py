@@ -34,7 +34,8 @@ sys.modules["torch"] = None  # an import of it is an error now
 from vcc.cache.store import Store
 from vcc.cli.request import ModelOptions, build_request
 from vcc.engine.request import settle
-from vcc.engine.session import Session, find
+from vcc.engine.finding import find
+from vcc.engine.session import Session
 found = find(Session(settle(build_request(ModelOptions("demo"))), Store.open()))
 print(found.entries[0].artifact)
 """

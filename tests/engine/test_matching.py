@@ -15,11 +15,12 @@ from vcc.engine.config.modes import CompileMode, GraphMode
 from vcc.engine.config.parse import parse_config, parse_model
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import ParallelConfig
+from vcc.engine.finding import find
 from vcc.engine.matching import answers, is_planned, play_of, without_graphs
 from vcc.engine.models.source import open_source
 from vcc.engine.request import BuildRequest, Settled, look_up, request_pairs, settle
 from vcc.engine.runtime.settings import AS_MADE, Play
-from vcc.engine.session import Session, find
+from vcc.engine.session import Session
 
 MODES = tuple(mode.value for mode in GraphMode)
 

@@ -23,7 +23,7 @@ from vcc.engine.runtime.player.gemms import offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle, Shape
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.settings import boot_settings
-from vcc.engine.session import find
+from vcc.engine.finding import find
 
 BLOCKS = 64
 

@@ -1,0 +1,67 @@
+"""vcc compile --dry-run: the resolved configuration, what each part has, how long it takes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from vcc.cache.errors import Exit
+from vcc.cli.console import columns, out, out_json
+
+if TYPE_CHECKING:
+    from vcc.cache.store import Store
+    from vcc.engine.estimate import Estimate
+    from vcc.engine.forecast import Forecast
+    from vcc.engine.request import Settled
+
+
+def dry_run(settled: Settled, store: Store, *, as_json: bool, fail_on_miss: bool) -> None:
+    """Print the forecast of a build; exit code 1 on `fail_on_miss` when there is work to do."""
+    from vcc.engine.forecast import forecast
+
+    found = forecast(settled, store)
+    if as_json:
+        out_json(forecast_dict(found))
+    else:
+        out(_as_text(found))
+    if fail_on_miss and found.missing:
+        raise typer.Exit(Exit.NEGATIVE)
+
+
+def forecast_dict(found: Forecast) -> dict[str, object]:
+    """A forecast as plain values."""
+    request = found.parts[0] if found.parts else None
+    return {
+        "hit": None if request is None else request.artifact,
+        "why": "" if request is None or request.hit else request.detail,
+        "refused": found.refusal,
+        "work": found.work.name.lower(),
+        "parts": [asdict(part) for part in found.parts],
+        "estimate": asdict(found.estimate),
+        "reasons": [asdict(reason) for reason in found.reasons],
+    }
+
+
+def _as_text(found: Forecast) -> str:
+    # Values come last, because lists of sizes are long.
+    reasons = [(one.field, one.why, f"{one.was} → {one.now}") for one in found.reasons]
+    lines = [columns([("field", "why", "value"), *reasons]), ""]
+    if found.refusal:
+        return "\n".join((*lines, f"refused: {found.refusal}"))
+    rows = [
+        (one.name, "hit" if one.hit else "miss", (one.artifact or "-")[:12], one.detail)
+        for one in found.parts
+    ]
+    lines += [columns([("part", "answer", "artifact", "detail"), *rows]), ""]
+    lines += [f"to do: {found.work.value}", f"estimate: {_estimate(found.estimate)}"]
+    request = found.parts[0]
+    said = f"hit: artifact {(request.artifact or '')[:12]}"
+    return "\n".join((*lines, said if request.hit else f"miss: {request.detail}"))
+
+
+def _estimate(found: Estimate) -> str:
+    if found.seconds is None:
+        return found.basis
+    return f"about {found.seconds:.1f} s ({found.basis})"
