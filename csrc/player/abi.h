@@ -1,6 +1,7 @@
 /* The C ABI of the player: a node table on a device. Handles as elsewhere; every function returns a
    code of abi/error.h. The order of calls is create, place_weights, add_cubin, offer_gemms, place,
-   build, steps; entries of the GEMM store come beside that, from another thread.
+   build, steps. One call at a time, except add_cubin, which other threads may call before place,
+   and gemm_order, supply_gemms and finish_gemms, which they may call after offer_gemms.
  */
 #pragma once
 

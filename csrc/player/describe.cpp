@@ -117,7 +117,7 @@ std::string Player::stats() {
   Json json;
   json.open('{');
   const std::pair<const char*, uint64_t> numbers[] = {
-      {"modules_ns", times_.modules},
+      {"modules_ns", modules_ns_.load()},
       {"supply_ns", supply_ns_.load()},
       {"place_ns", times_.place},
       {"hot_ns", times_.hot},

@@ -2,8 +2,9 @@
 // graphs and plain launches of any size in the table's ranges.
 //
 // One call at a time: a call inside or beside another is refused. The order is create,
-// place_weights, add_cubin, offer_gemms, place, build, then steps. Entries of the GEMM store come
-// beside all that, from another thread: gemm_order, supply_gemms and finish_gemms.
+// place_weights, add_cubin, offer_gemms, place, build, then steps. What brings code comes from any
+// thread beside all that: add_cubin before place, gemm_order, supply_gemms and finish_gemms at any
+// time after offer_gemms.
 #pragma once
 
 #include <unistd.h>
@@ -85,7 +86,7 @@ struct GemmCode {
 };
 
 struct PlayerTimes {
-  uint64_t modules = 0, place = 0, hot = 0, prepare = 0;  // ns
+  uint64_t place = 0, hot = 0, prepare = 0;  // ns
   uint64_t steps = 0, graph_launches = 0, plain_launches = 0, prepared = 0;
 };
 
@@ -208,7 +209,8 @@ class Player {
   CUevent done_ = nullptr;
   uint64_t arena_version_ = 0;
   std::atomic<bool> busy_{false};
-  std::mutex supply_;                   // one supplier at a time
+  std::mutex supply_;  // one supplier at a time
+  std::atomic<uint64_t> modules_ns_{0};
   std::atomic<uint64_t> supply_ns_{0};  // of its thread
 
   using Key = std::pair<Mode, Step>;

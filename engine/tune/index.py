@@ -14,7 +14,7 @@ bundle   = the node tables in the order of products, then the cubins
 A boot reads this for hundreds of products, so rows stay tuples, and types are checked by msgspec.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: msgspec would have to evaluate every annotation's text.
 
 import logging
 from functools import cache

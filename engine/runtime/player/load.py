@@ -72,19 +72,31 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             weights = _begin_weights(boot, device, arena, handle, blobs)
             failed.callback(weights.filling.wait)  # it must not outlive the memory it writes
         with boot.ledger.phase("modules"):
-            for name, data in blobs.items():
-                if name.startswith(CUBIN):
-                    handle.add_cubin(name.removeprefix(CUBIN), data)
-            boot.counters.add("restores", sum(name.startswith(CUBIN) for name in blobs))
-        with boot.ledger.phase("golden"):
-            _check_goldens(boot, handle)
+            modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")
+            failed.callback(modules.wait)
         with boot.ledger.phase("gemms"):
             sizes = boot.settings.compilation.capture_sizes or ()
             gemms = offer_gemms(handle, device, boot.site, sizes)
             failed.callback(gemms.close)
+        with boot.ledger.phase("modules"):
+            boot.counters.add("restores", modules.result())
+        with boot.ledger.phase("golden"):
+            _check_goldens(boot, handle)
         runner = _placed(boot, device, arena, handle, weights, gemms)
         failed.pop_all()
     return runner
+
+
+def add_cubins(handle: PlayerHandle, blobs: Mapping[str, bytes]) -> int:
+    """Load the cubins among an artifact's blobs; how many.
+
+    Raises:
+        IntegrityError, DeviceError: one is refused.
+    """
+    found = [name for name in blobs if name.startswith(CUBIN)]
+    for name in found:
+        handle.add_cubin(name.removeprefix(CUBIN), blobs[name])
+    return len(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ waits for it in the player, so every number of rows is computed one way, wheneve
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -32,6 +33,7 @@ from vcc.engine.tune.recordings import Reader, Recording, Recordings, Source
 STORED_ROUTE, VARIANT_ROUTE = 1, 2
 """Routes of csrc/player/gemms.h."""
 
+_log = logging.getLogger(__name__)
 FIRST, BATCH = 1, 24
 """Graphs whose entries come before all others, and entries that are handed over in one call."""
 
@@ -129,7 +131,10 @@ class StoredGemms:
                     if self._stopped.is_set():
                         return
                     trouble = trouble or self._bring(reader, batch, sent)
-            except VccError as error:  # nothing of the store is needed
+            except Exception as error:  # nothing of the store is needed, and steps wait
+                _log.warning(
+                    "matrix products of the store are not used: %s", error, exc_info=_bug(error)
+                )
                 trouble = trouble or str(error)
             finally:
                 self._finish()
@@ -225,6 +230,10 @@ def _filled(
                 supply.entry(one.offer, one.recording.table(one.row))
                 del again[one.offer]
     return supply, again
+
+
+def _bug(error: Exception) -> Exception | None:
+    return None if isinstance(error, VccError) else error
 
 
 def _cut(offers: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from player_session import asked_session
 from support.resident import peak_bytes
 
 from vcc.engine.arena import Arena
+from vcc.engine.finding import find
 from vcc.engine.runtime.dispatch import dispatcher_of
+from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.device import open_device
 from vcc.engine.runtime.player.gemms import offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle, Shape
+from vcc.engine.runtime.player.load import add_cubins
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.settings import boot_settings
-from vcc.engine.finding import find
 
 BLOCKS = 64
 
@@ -63,14 +66,13 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
     arena = Arena(device.ordinal)
     handle = PlayerHandle(arena.handle, blobs["table/step"])
     clock.mark("table")
-    for name, data in blobs.items():
-        if name.startswith("cubin/"):
-            handle.add_cubin(name.removeprefix("cubin/"), data)
-    clock.mark("modules")
+    modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")  # as a boot does
     sizes = settings.compilation.capture_sizes or ()
     gemms = offer_gemms(handle, device, site, sizes)
     gemms.start(wanted)
     clock.mark("gemms")
+    modules.result()
+    clock.mark("modules")
     handle.place(BLOCKS, BLOCKS, 4, 256)
     clock.mark("memory")
     handle.build(wanted, hot, threads)
