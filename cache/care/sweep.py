@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, EMPTY, HOUR, KINDS, ORPHANS, Garbage, Scene
 from vcc.cache.care.marks import Marks
@@ -91,6 +92,9 @@ def collect(root: Path, *, grace_s: float = HOUR, dry_run: bool = False) -> Swep
 def sweep(scene: Scene, found: Iterable[Garbage], done: Swept) -> None:
     """Remove what was found; what cannot be removed is noted and stops nothing else."""
     waiting = list(found)
+    for one in waiting:  # what a manifest names must be known once it is out of its place
+        if one.kind == BLOBS and one.size <= MAX_BYTES:
+            scene.marks.named(one.place[-1])
     for first in range(0, len(waiting), BATCH):
         _sweep_batch(scene, waiting[first : first + BATCH], done)
 
