@@ -41,8 +41,11 @@ def _row(one: GemmChoice) -> tuple[str, ...]:
 
 
 def gpu_sections(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Titles and pairs: what the code is for, its plan, its regions."""
+    """Titles and pairs: what the code is for, its plan, its regions, whose kernels it carries."""
     info = manifest.info
+    vendors = _vendors(info.get("vendor_cubins"))
+    if vendors:
+        yield "cubins of vendors' libraries", vendors
     table = info.get("table")
     if not isinstance(table, dict):
         return
@@ -62,6 +65,12 @@ def gpu_sections(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, str]]]:
         },
     )
     yield "regions at the largest sizes", _regions(table.get("regions"))
+
+
+def _vendors(rows: Any) -> dict[str, str]:
+    """Beginning of a cubin's digest to its library; a manifest from elsewhere may say anything."""
+    listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {str(row.get("digest", "?"))[:16]: str(row.get("library", "?")) for row in listed}
 
 
 def _counts(found: Any) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 from vcc.engine.graphs.recorder.addresses import REPORT, Addresses
 from vcc.engine.graphs.recorder.draft import Draft, read_draft
 from vcc.engine.graphs.recorder.merge import Merged, merge
+from vcc.engine.graphs.recorder.origins import vendor_cubins
 from vcc.engine.graphs.recorder.plan import KINDS, Descriptor, Recording
 from vcc.engine.graphs.recorder.words import Move
 from vcc.engine.graphs.table.encode import encode
-from vcc.engine.graphs.table.types import NodeTable, Region, Symbol
+from vcc.engine.graphs.table.types import Kernel, NodeTable, Region, Symbol
 
 SEGMENT = "recorded"
 REGION_ALIGNMENT = 512
@@ -54,6 +55,7 @@ def tables_of(
     blobs: dict[str, bytes] = {}
     cubins: dict[str, bytes] = {}
     unsteady: list[str] = []
+    kernels: list[Kernel] = []
     info: dict[str, Any] = {"recorded": []}
     info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
@@ -64,8 +66,10 @@ def tables_of(
         sizes = {digest: len(cubins[digest]) for digest in merged.digests}
         blobs[descriptor.blob] = encode(_table(recording, descriptor, merged, used, sizes))
         info["recorded"].append(_figures(descriptor, merged))
+        kernels += merged.kernels
         unsteady += (f"{descriptor.file}: {one}" for one in merged.unsteady)
     blobs |= {f"cubin/{digest}": data for digest, data in sorted(cubins.items())}
+    info["vendor_cubins"] = vendor_cubins(kernels)
     return Tables(blobs, info, tuple(unsteady))
 
 

@@ -152,3 +152,7 @@ def test_a_checker_that_dies_is_an_error(
     tables = Tables({ONLY.blob: b""}, {})
     with pytest.raises(GraphError, match="could not be checked"):
         prove(recording(), tables, folders[0])
+
+
+def test_the_manifest_will_say_whose_kernels_there_are(folders: tuple[Path, Path, Path]) -> None:
+    assert tables_of(recording(), folders).info["vendor_cubins"] == []
