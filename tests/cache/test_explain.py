@@ -45,3 +45,34 @@ def test_among_equally_near_entries_the_newest_is_named():
 
 def test_an_answer_that_the_host_refused():
     assert explain_miss(BASE, {"mode": "full"}, [entry()]).reason is Reason.HOST
+
+
+def test_three_entries_are_named_nearest_first_and_their_causes_heaviest_first():
+    have = [
+        entry("none", model="cd", created=5),
+        entry("piecewise", created=4),
+        entry("full", created=3),
+        entry("none", created=2),
+    ]
+    miss = explain_miss(BASE, {"mode": "full", "level": "x"}, have)
+    assert [one.entry.fields["mode"] for one in miss.near] == ["full", "piecewise", "none"]
+    assert [len(one.differences) for one in miss.near] == [1, 2, 2]
+    other = explain_miss(BASE, {"mode": "full"}, have[:1]).near[0].differences
+    assert [one.label for one in other] == ["model.digest", "mode"]
+
+
+def test_another_form_of_this_model_is_nearer_than_another_model():
+    other_dtype = Key.of({**dict(BASE), "model.dtype": "bf16"})
+    miss = explain_miss(other_dtype, {"mode": "none"}, [entry(model="cd"), entry("full")])
+    assert miss.reason is Reason.OTHER_FORM
+    assert [one.label for one in miss.differences] == ["model.dtype", "mode"]
+
+
+def test_a_label_that_only_the_entry_has_differs_when_it_is_no_open_field():
+    more = entry()
+    fields = {**more.fields, "parallel.pp": "2"}
+    import msgspec
+
+    more = msgspec.structs.replace(more, request=Key.of(fields).entries)
+    (found,) = explain_miss(BASE, {}, [more]).differences
+    assert (found.label, found.found, found.wanted) == ("parallel.pp", "2", None)
