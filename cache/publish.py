@@ -151,12 +151,14 @@ def own_folder(store: Folder) -> Iterator[Folder]:
     """A folder below tmp/ that no other process or container can have, removed afterwards."""
     name = own_name()
     with store.below(TMP, create=True) as tmp:
-        with tmp.below(name, create=True, closed=True) as own:
-            try:
-                yield own
-            finally:
-                _cleaned(own.clear, own.path)
-        _cleaned(lambda: os.rmdir(name, dir_fd=tmp.fd), f"{tmp.path}/{name}")
+        try:
+            with tmp.below(name, create=True, closed=True) as own:
+                try:
+                    yield own
+                finally:
+                    _cleaned(own.clear, own.path)
+        finally:
+            _cleaned(lambda: os.rmdir(name, dir_fd=tmp.fd), f"{tmp.path}/{name}")
 
 
 def _cleaned(work: Callable[[], object], path: str) -> None:
