@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from vcc.cache.errors import IntegrityError
@@ -27,6 +28,9 @@ class Gate(Protocol):
     @property
     def fails_closed(self) -> bool:
         """Whether a run ends when no artifact is admitted, instead of building one."""
+
+    def takes_unsigned(self, root: Path) -> bool:
+        """Whether code of the store at `root` that bears no signature is used, as a shelf's."""
 
     def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
         """Why the artifact is admitted, one line such as "written by this account".

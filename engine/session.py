@@ -106,6 +106,7 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
             events=session.events,
             kv_memory=session.kv_memory,
             site=session.store.root,
+            unsigned=session.store.gate.takes_unsigned(session.store.root),
             play=play_of(session.settled),
         )
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcc.cache.canonical import FormatError
-from vcc.cache.root import opened_place
 from vcc.cache.trust.keyring import Keyring
 from vcc.cache.trust.place import TrustPlace
-from vcc.cache.trust.policy import OWN, SIGNED
+from vcc.cache.trust.policy import policy_at
 from vcc.cache.trust.prod import FILE as PROD_FILE
 from vcc.cache.trust.prod import ProdRules, read_rules
 from vcc.cache.trust.remotes import read_remotes
@@ -55,23 +54,6 @@ def overview(root: Path, named: str, place: TrustPlace) -> Overview:
         *(policy, because, place, Keyring.read(place), read_remotes(place)),
         *(read_revocations(place), _rules(place)),
     )
-
-
-def policy_at(root: Path, named: str) -> tuple[str, str]:
-    """The policy for the store at `root`, and where it comes from.
-
-    Raises:
-        Unsafe: the root is refused under any policy.
-        OSError: it cannot be looked at.
-    """
-    if named:
-        return named, "--policy or VCC_POLICY"
-    try:
-        with opened_place(root, create=False) as folder:
-            shared = folder.shared
-    except FileNotFoundError:
-        return OWN, "the default"
-    return (SIGNED, "the group may write the store") if shared else (OWN, "the default")
 
 
 def _rules(place: TrustPlace) -> tuple[ProdRules, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcc.cache.errors import IntegrityError, VccError
@@ -23,6 +24,7 @@ from vcc.cache.manifest import NewerFormat
 from vcc.cache.owners import is_accepted
 from vcc.cache.pulled import read_mark
 from vcc.cache.request import Entry
+from vcc.cache.root import opened_place
 from vcc.cache.tiers import Tier
 from vcc.cache.trouble import user_name
 from vcc.cache.trust.place import TrustPlace
@@ -102,6 +104,13 @@ class PolicyGate:
         """The policy for what lies in `store`."""
         return self.policy or (SIGNED if store.shared else OWN)
 
+    def takes_unsigned(self, root: Path) -> bool:
+        """As in `Gate`; a root that cannot be looked at gives nothing."""
+        try:
+            return policy_at(root, self.policy)[0] == OWN
+        except (OSError, VccError):
+            return False
+
     def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
         """As in `Gate`."""
         policy = self.policy_of(store)
@@ -130,6 +139,23 @@ class PolicyGate:
             why,
             text.replace("{id}", entry.id.short).replace("{root}", str(tier.root)),
         )
+
+
+def policy_at(root: Path, named: str) -> tuple[str, str]:
+    """The policy for the store at `root`, and where it comes from.
+
+    Raises:
+        Unsafe: the root is refused under any policy.
+        OSError: it cannot be looked at.
+    """
+    if named:
+        return named, "--policy or VCC_POLICY"
+    try:
+        with opened_place(root, create=False) as folder:
+            shared = folder.shared
+    except FileNotFoundError:
+        return OWN, "the default"
+    return (SIGNED, "the group may write the store") if shared else (OWN, "the default")
 
 
 def _own(case: Case) -> str:

@@ -136,6 +136,7 @@ def boot(
     events: Events,
     kv_memory: KvMemory = DEFAULT_KV_MEMORY,
     site: Path | None = None,
+    unsigned: bool = True,
     play: Play = AS_MADE,
 ) -> Booted:
     """Make a runner.
@@ -148,6 +149,7 @@ def boot(
         ledger, counters, events: the accounts, and who is told.
         kv_memory: how much memory the KV cache may take, on a GPU.
         site: root of the store of matrix products.
+        unsigned: whether that store may be used: its recordings bear no signature.
         play: graphs that the run asks for, on a GPU.
 
     Raises:
@@ -159,7 +161,7 @@ def boot(
     settings = boot_settings(loaded.manifest, lengths, kv_memory)
     if loader is Loader.PLAYER:
         settings = settings.playing(play)
-    made = Boot(loaded, source, settings, golden, ledger, counters, events, site)
+    made = Boot(loaded, source, settings, golden, ledger, counters, events, site, unsigned)
     with ledger.phase("import"):
         load = LOADERS[loader]()
     runner = load(made)

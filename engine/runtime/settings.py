@@ -95,7 +95,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Everything a loader works with; `site` is the root of the store of matrix products."""
+    """Everything a loader works with.
+
+    Attributes:
+        site: root of the store of matrix products.
+        unsigned: whether code that bears no signature may be used, as that store's.
+    """
 
     loaded: Loaded
     source: Source
@@ -105,6 +110,7 @@ class Boot:
     counters: Counters
     events: Events
     site: Path | None = None
+    unsigned: bool = True
 
 
 def boot_settings(

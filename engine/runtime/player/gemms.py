@@ -57,7 +57,12 @@ class NoGemms:
 
 
 def offer_gemms(
-    handle: PlayerHandle, device: Device, site: Path | None, sizes: Sequence[int]
+    handle: PlayerHandle,
+    device: Device,
+    site: Path | None,
+    sizes: Sequence[int],
+    *,
+    unsigned: bool = True,
 ) -> Gemms:
     """Offer a player what the site's store holds for its products.
 
@@ -69,7 +74,11 @@ def offer_gemms(
         device: whose model the entries are for.
         site: root of the store; None where the settings say.
         sizes: rows of the graphs that will be built.
+        unsigned: whether code that bears no signature may be used, as all of that store does.
     """
+    if not unsigned:
+        why = "its recordings bear no signature, which the policy asks for"
+        return NoGemms(GemmReport(0, 0, trouble=why))
     root = cache_root(site)
     try:
         if not Shelf(root, SHELF).shelves():

@@ -76,7 +76,7 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             failed.callback(modules.wait)
         with boot.ledger.phase("gemms"):
             sizes = boot.settings.compilation.capture_sizes or ()
-            gemms = offer_gemms(handle, device, boot.site, sizes)
+            gemms = offer_gemms(handle, device, boot.site, sizes, unsigned=boot.unsigned)
             failed.callback(gemms.close)
         with boot.ledger.phase("modules"):
             boot.counters.add("restores", modules.result())

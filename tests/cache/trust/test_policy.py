@@ -54,6 +54,19 @@ def test_the_settings_choose_the_gate(tmp_path):
     assert not gate_of(read_settings({})).fails_closed
 
 
+def test_code_without_a_signature_is_used_under_own_only(site):
+    """The GEMM store of a site bears none."""
+    assert site.gate().takes_unsigned(site.root)
+    assert site.gate("own").takes_unsigned(site.root / "none")
+    for policy in ("signed", "prod"):
+        assert not site.gate(policy).takes_unsigned(site.root)
+    site.root.chmod(0o770)
+    assert not site.gate().takes_unsigned(site.root)
+    assert site.gate("own").takes_unsigned(site.root)
+    site.root.chmod(0o777)
+    assert not site.gate().takes_unsigned(site.root)
+
+
 # --- own -------------------------------------------------------------------------------------
 
 
