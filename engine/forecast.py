@@ -10,7 +10,7 @@ from vcc.cache.errors import VccError
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
-from vcc.cache.tiers import RemoteSource
+from vcc.cache.tiers import RemoteSource, Tier, reading
 from vcc.engine.compile.keys import BuildKeys, build_keys
 from vcc.engine.config.resolved import Reason
 from vcc.engine.estimate import Estimate, estimate
@@ -85,7 +85,9 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         ConfigError: a GPU that no device profile is known for.
         DeviceError: the build needs a C++ compiler and there is none.
     """
-    rule, local = settled.resolved.artifact, replace(store, remote=None)
+    rule = settled.resolved.artifact
+    # What is wrong with a tier stands in its own part.
+    local = replace(store, remote=None, on_trouble=lambda error: None)
     if rule.refusal:
         none = Estimate(None, "nothing is built")
         return Forecast((), Work.REFUSED, none, settled.reasons, rule.refusal)
@@ -163,20 +165,18 @@ def _loaded(store: Store, entry: Entry) -> Loaded | None:
 
 def _tiers(settled: Settled, store: Store) -> tuple[Part, ...]:
     """Which tier has an artifact that answers on this host."""
-    found = []
-    for tier in store.tiers:
-        alone = replace(store, root=tier.root, lower=(), strict=False)
-        found.append(_answer(f"tier {tier.name}", str(tier.root), settled, alone))
-    return tuple(found)
+    return tuple(_tier(tier, settled, store) for tier in store.tiers)
 
 
-def _answer(name: str, place: str, settled: Settled, store: Store) -> Part:
-    base, stated = look_up(settled)
+def _tier(tier: Tier, settled: Settled, store: Store) -> Part:
+    name, (base, stated) = f"tier {tier.name}", look_up(settled)
+    alone = replace(store, root=tier.root, lower=(), strict=True)
     try:
-        entries = store.find(base, without_graphs(stated), accept=lambda e: _fits(e, settled))
+        with reading(tier):
+            entries = alone.find(base, without_graphs(stated), accept=lambda e: _fits(e, settled))
     except VccError as error:
         return Part(name, False, None, str(error))
-    return Part(name, bool(entries), entries[0].artifact if entries else None, place)
+    return Part(name, bool(entries), entries[0].artifact if entries else None, str(tier.root))
 
 
 def _fits(entry: Entry, settled: Settled) -> bool:
