@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,17 +93,6 @@ def test_products_of_the_store_are_taken_and_the_same_in_graphs_and_plain_launch
         plainly = launched(fake, runner.player, Shape(Mode.PLAIN, tokens, tokens, DECODE))
         assert by_graph == plainly
         assert "nvjet" in names(plainly)
-    runner.close()
-
-
-def test_recordings_are_not_used_where_code_must_bear_a_signature(
-    fake: Fake, weights: Path
-) -> None:
-    recorded(store_of(weights), *ROWS)
-    runner = loaded(replace(boot(weights), unsigned=False))
-    assert report(runner) == (0, 0, 0, False)
-    assert "bear no signature" in str(runner._parts.gemms.report)
-    assert {way for way, _ in routes(runner).values()} == {"triton"}
     runner.close()
 
 
