@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import typer
 
 from vcc.cli import options
-from vcc.cli.console import columns, out, out_json, size_text
+from vcc.cli.console import age_text, columns, out, out_json, size_text
 from vcc.cli.inspect_batches import inspect_batches
+from vcc.cli.inspect_cache import inspect_cache
 from vcc.cli.inspect_graph import inspect_graph, inspect_kernel
 from vcc.cli.inspect_key import inspect_key
 from vcc.cli.stored import find_entry
-
-if TYPE_CHECKING:
-    from vcc.cache.request import Entry
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -28,26 +25,7 @@ app.command("batches")(inspect_batches)
 app.command("graph")(inspect_graph)
 app.command("kernel")(inspect_kernel)
 app.command("key")(inspect_key)
-
-
-@app.command("cache")
-def inspect_cache(cache_dir: options.CacheDir = None, json: options.Json = False) -> None:
-    """List all artifacts, newest first."""
-    from vcc.cache.store import Store
-
-    store = Store.open(cache_dir)
-    entries = tuple(store.entries())
-    if json:
-        total = sum(entry.size for entry in entries)
-        rows = [_entry_dict(entry) for entry in entries]
-        out_json({"root": str(store.root), "artifacts": rows, "size": total})
-    elif entries:
-        out(columns([_HEAD, *(_entry_row(entry) for entry in entries)]))
-    else:
-        out(f"no artifacts in {store.root}")
-
-
-_HEAD = ("artifact", "age", "size", "dtype", "compile", "graphs", "what")
+app.command("cache")(inspect_cache)
 
 
 @app.command("artifact")
@@ -70,7 +48,8 @@ def inspect_artifact(
         fields["products"] = [asdict(one) for one in products]
         out_json({"artifact": entry.artifact, "size": entry.size, **fields})
         return
-    out(f"{entry.artifact}\n{manifest.title}, {size_text(entry.size)}, {_age(entry.created)} old")
+    age = age_text(max(0.0, time.time() - entry.created))
+    out(f"{entry.artifact}\n{manifest.title}, {size_text(entry.size)}, {age} old")
     open_fields = set(manifest.open_fields)
     request = {k + (" (open)" if k in open_fields else ""): v for k, v in manifest.request}
     for title, pairs in (
@@ -89,29 +68,6 @@ def inspect_artifact(
     out("\nblobs\n" + _indented(columns(rows or [("none",)])))
 
 
-def _entry_dict(entry: Entry) -> dict[str, object]:
-    return {
-        "artifact": entry.artifact,
-        "title": entry.title,
-        "created": entry.created,
-        "size": entry.size,
-        "request": entry.fields,
-        "host_rules": dict(entry.host_rules),
-    }
-
-
-def _entry_row(entry: Entry) -> tuple[str, ...]:
-    fields = entry.fields
-    labels = ("model.dtype", "config.mode", "config.cuda_graph_mode")
-    return (
-        entry.artifact[:12],
-        _age(entry.created),
-        size_text(entry.size),
-        *(fields.get(label, "-") for label in labels),
-        entry.title,
-    )
-
-
 def _section(title: str, pairs: Mapping[str, str]) -> None:
     if pairs:
         out(f"\n{title}\n" + _indented(columns(sorted(pairs.items()))))
@@ -119,12 +75,3 @@ def _section(title: str, pairs: Mapping[str, str]) -> None:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
-
-
-def _age(created: int) -> str:
-    """Time since `created`; a clock that was set back makes no negative age."""
-    seconds = max(0, int(time.time()) - created)
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"

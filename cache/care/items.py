@@ -28,13 +28,10 @@ from vcc.cache.use import Use, uses
 
 LABELS = ("model.dtype", "config.mode", "config.cuda_graph_mode", "target", "model.digest")
 _SUM = 66
+_PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
 # In JSON a quotation mark inside text has a backslash before it, so `["` begins a pair and nothing
 # else; a value that has a backslash is left to `Item.fields`.
-_SHOWN = re.compile(
-    rb'\["(' + b"|".join(re.escape(x.encode()) for x in LABELS) + rb')","([^"\\]*)"\]'
-)
-
-
+_SHOWN = re.compile(r'\["(' + "|".join(map(re.escape, LABELS)) + r')","([^"\\]*)"\]')
 _Ref = tuple[str, str, bytes, float]
 """Base, artifact, content, and when it was written (seconds since 1970)."""
 
@@ -49,8 +46,7 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
     build_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One artifact as a list shows it.
 
     Args:
@@ -80,9 +76,9 @@ class Item:
     hits: int
     pinned: bool
     holders: int
-    shown: Mapping[str, str]
-    request: bytes
-    host_rules: bytes
+    shown: dict[str, str]
+    request: str
+    host_rules: str
 
     @property
     def age(self) -> float:
@@ -97,12 +93,12 @@ class Item:
     @property
     def fields(self) -> dict[str, str]:
         """All fields of its request."""
-        return dict(msgspec.json.decode(self.request, type=list[tuple[str, str]]))
+        return dict(_PAIRS.decode(self.request))
 
     @property
     def rules(self) -> dict[str, str]:
         """Its host rules."""
-        return dict(msgspec.json.decode(self.host_rules, type=list[tuple[str, str]]))
+        return dict(_PAIRS.decode(self.host_rules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +134,7 @@ def read_items(store: Folder, now: float) -> Items:
             bad += 1
             continue
         use = noted.get(name, _UNUSED)
+        request = bytes(record.request).decode()
         found.append(
             Item(
                 artifact=name,
@@ -151,9 +148,9 @@ def read_items(store: Folder, now: float) -> Items:
                 hits=use.count,
                 pinned=name in pins,
                 holders=len(held.get(name, ())),
-                shown={k.decode(): v.decode() for k, v in _SHOWN.findall(record.request)},
-                request=bytes(record.request),
-                host_rules=bytes(record.host_rules),
+                shown=dict(_SHOWN.findall(request)),
+                request=request,
+                host_rules=bytes(record.host_rules).decode(),
             )
         )
     found.sort(key=lambda item: (-item.created, item.artifact))

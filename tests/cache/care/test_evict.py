@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vcc.cache.care.evict import HALF_LIFE_S, Bounds, chosen, score, usual_build_ms, worst_first
 from vcc.cache.care.items import Item
@@ -27,8 +26,8 @@ def item(name: str, *, size=100, ms=1000, idle=0.0, base="b", created=1) -> Item
         pinned=False,
         holders=0,
         shown={},
-        request=b"[]",
-        host_rules=b"[]",
+        request="[]",
+        host_rules="[]",
     )
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from vcc.cache.care.filters import FIELDS, FilterError, matching, parse_duration, parse_filter
 from vcc.cache.care.items import Item
@@ -25,8 +24,8 @@ ITEM = Item(
     pinned=False,
     holders=0,
     shown={"model.dtype": "bf16", "target": "sm_90", "config.cuda_graph_mode": "piecewise"},
-    request=b"[]",
-    host_rules=b"[]",
+    request="[]",
+    host_rules="[]",
 )
 
 
