@@ -41,17 +41,6 @@ def open_tmp():
 
 
 @pytest.fixture
-def fast_tmp(tmp_path):
-    """A folder in memory where there is one: hundreds of synced files cost nothing there."""
-    if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path
-        return
-    folder = Path(tempfile.mkdtemp(prefix="vcc-test-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture
 def as_root():
     """Skip, with the reason, where the test cannot give files to another account."""
     if os.geteuid() != 0:

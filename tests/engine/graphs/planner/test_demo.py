@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from support.cuda_child import _import_inductor
+from support.flips import flip_at_random, flip_headers, other_damage, targets
 from support.flow import ask, built
+from support.stores import quiet
 
 from vcc.cache.store import Store
 from vcc.engine.graphs.expr import evaluate
@@ -229,3 +231,17 @@ def test_every_product_has_variants_for_any_number_of_rows(table: NodeTable) -> 
 def test_every_kernel_is_in_a_stored_cubin(artifact: Built, table: NodeTable) -> None:
     stored = {name[6:] for name in artifact.loaded.manifest.blobs if name.startswith("cubin/")}
     assert {kernel.cubin for kernel in table.kernels} == stored == {d for d, _ in table.cubins}
+
+
+def test_every_change_of_stored_bytes_is_seen(artifact: Built, fast_tmp: Path) -> None:
+    """Rows 41 to 45: headers whole (of the manifest each fifth byte), a thousand bits a kind."""
+    entry = quiet(fast_tmp / "store").publish(artifact.loaded.manifest, artifact.loaded.read_all())
+    for full in (False, True):
+        found = targets(fast_tmp / "store", entry, full=full)
+        done = flip_at_random(found, 1000, seed=20261130)
+        kinds = {"ref", "manifest", "table", "cubin", "constant", "golden"}
+        assert done == dict.fromkeys(kinds, 1000)
+        assert other_damage(found)["swapped"] == len(found)
+    headers = flip_headers(targets(fast_tmp / "store", entry, full=False), {"manifest": 5})
+    assert headers.keys() == kinds - {"constant"}
+    print(dict(headers))
