@@ -122,7 +122,7 @@ class Bucket:
         what = f"listing {prefix}"
         with self._guard() as guard, explained(what, guard):
             proxy = "" if guard is None else guard.url
-            client = made(self.place, self.limits, round(self.limits.idle_s), proxy)
+            client = made(self.place, self.limits, math.ceil(self.limits.idle_s), proxy)
             pages = obstore.list(client, prefix, chunk_size=PAGE)
             while (page := apart(lambda: next(pages, None))) is not None:
                 yield from (item["path"] for item in page)
@@ -151,7 +151,7 @@ class Bucket:
                 return
 
     def _signed(self, method: Literal["GET", "HEAD"], path: str, what: str) -> str:
-        client = self._client(round(self.limits.idle_s))
+        client = self._client(math.ceil(self.limits.idle_s))
         with explained(what):
             return apart(lambda: obstore.sign(client, method, path, SIGNED_FOR))
 

@@ -38,6 +38,7 @@ Client: TypeAlias = "S3Store | GCSStore | AzureStore"
 _ONCE: Any = {"max_retries": 0}
 # Statuses below 500 that another attempt may not meet.
 _PASSING = frozenset({408, 409, 425, 429})
+_CREDENTIALS = "Check the credentials and their rights"
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 
@@ -86,8 +87,7 @@ def explained(what: str, guard: Guard | None = None) -> Iterator[None]:
     except NotFoundError as error:
         raise Absent(f"{what}: the remote does not have it", _why(error)) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        hint = "Check the credentials and their rights"
-        raise Denied(f"{what}: the remote refuses", _why(error), hint) from None
+        raise Denied(f"{what}: the remote refuses", _why(error), _CREDENTIALS) from None
     except (BaseError, NotImplementedError) as error:
         if guard is not None and guard.refused:
             raise Elsewhere(
@@ -97,6 +97,10 @@ def explained(what: str, guard: Guard | None = None) -> Iterator[None]:
         status = _status(error)
         if status == 501 or isinstance(error, NotImplementedError):
             raise NoConditions from None
+        if status in (401, 403):
+            raise Denied(f"{what}: the remote refuses", _why(error), _CREDENTIALS) from None
+        if status == 404:
+            raise Absent(f"{what}: the remote does not have it", _why(error)) from None
         final = 300 <= status < 500 and status not in _PASSING
         kind = RemoteError if final else Passing
         raise kind(f"{what}: the remote fails", _why(error)) from None

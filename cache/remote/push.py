@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 from vcc.cache.blob import place
@@ -104,6 +105,18 @@ class Push:
             sum(one.repaired for one in sent),
             new,
         )
+
+    def missing(self, loaded: Loaded) -> tuple[Blob, ...]:
+        """The blobs that `run` would send; raises RemoteError as it does."""
+        refs = {ref.digest: ref for ref in loaded.manifest.blobs.values()}
+        found = []
+        for ref in refs.values():
+            path, what = "/".join(("v1", *place(ref.digest))), f"looking for {ref.digest.short}"
+            size = self.patience.ask(what, partial(self.remote.size, path))
+            blob = Blob(ref.digest, ref.size)
+            if not self._right(path, blob, size):
+                found.append(blob)
+        return tuple(found)
 
     def _blob(self, ref: BlobRef, loaded: Loaded) -> _Sent:
         self.told(ref.sha256, "running")

@@ -1,0 +1,81 @@
+"""Remotes for the tests: a directory, S3 by moto and OCI by docker-registry, all real.
+
+RELIABILITY rows of group H and where they are tested, below this folder:
+
+    121 wrong bytes, wrong digest header, login page   test_chaos.py, test_registry.py
+    122 truncated bodies                               test_chaos.py
+    124 redirects                                      test_chaos.py, test_http.py, test_guard.py
+    125 401, 403, expired token                        test_chaos.py, test_registry.py
+    126 blob gone, ref there                           test_pull.py, test_asking.py
+    127 429, 503, Retry-After, bursts, DNS, RST        test_chaos.py, test_asking.py
+    128 TLS                                            test_tls.py
+    129 disk full in pull                              test_disk_full.py
+    131 two pullers of one blob                        test_pull.py
+    132 If-None-Match, stores without it               test_bucket.py, test_push.py
+    134 ref of another key                             test_pull.py
+    135 100,000 names, case-folding stores             test_offers.py
+    136 proxies, IPv6, no network                      test_network.py
+    137 credentials                                    test_secrets.py
+    138 an artifact of a pull request                  tests/cache/trust
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.remotes import NUMBER, Kind
+from support.servers import AWS, registry, s3_server
+from support.stores import BLOBS, manifest_of
+
+from vcc.cache.store import Store
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """S3 with a bucket `cache`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in AWS.items():
+            patch.setenv(name, value)
+        with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
+            yield Kind("s3", url, lambda at: f"s3://cache/{next(NUMBER)}/x?endpoint={at}")
+
+
+@pytest.fixture(scope="session")
+def oci(tmp_path_factory):
+    """A registry that everyone may push to."""
+    try:
+        with registry(tmp_path_factory.mktemp("registry")) as host:
+            yield Kind(
+                "oci",
+                f"http://{host}",
+                lambda at: f"oci://{at.removeprefix('http://')}/team/c{next(NUMBER)}",
+            )
+    except LookupError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["file", "s3", "oci"])
+def kind(request, tmp_path):
+    """Each kind of remote."""
+    if request.param == "file":
+        return Kind("file", "", lambda at: f"file://{tmp_path}/remote{next(NUMBER)}")
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["s3", "oci"])
+def networked(request):
+    """Each kind of remote that is reached by a network."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A store with one artifact."""
+    store = Store.open(tmp_path / "source")
+    store.publish(manifest_of(), BLOBS)
+    return store
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A store that is not there yet."""
+    return Store.open(tmp_path / "target")
