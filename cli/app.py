@@ -17,6 +17,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("vcc.cli.explain", "explain_command"),
     "diff": ("vcc.cli.diff", "diff_command"),
     "tune": ("vcc.cli.tune", "tune_command"),
+    "push": ("vcc.cli.push", "push_command"),
+    "pull": ("vcc.cli.pull", "pull_command"),
+    "export": ("vcc.cli.export", "export_command"),
+    "import": ("vcc.cli.import_pack", "import_command"),
     "verify": ("vcc.cli.verify", "verify_command"),
     "sign": ("vcc.cli.sign", "sign_command"),
     "doctor": ("vcc.cli.doctor", "doctor_command"),
@@ -32,6 +36,7 @@ ClickError: type[Exception] = next(
 
 GROUPS: Mapping[str, tuple[str, str]] = {
     "inspect": ("vcc.cli.inspect", "app"),
+    "trust": ("vcc.cli.trust", "app"),
     "cache": ("vcc.cli.cache", "app"),
 }
 

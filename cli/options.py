@@ -181,6 +181,15 @@ Filters = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")]
+StoredSome = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Argument(
+        metavar="[ID|MODEL]...",
+        help="artifact ids or their beginnings, or models",
+        show_default=False,
+    ),
+]
+AllStored = Annotated[bool, typer.Option("--all", help="every artifact there is")]
 Jobs = Annotated[
     int,
     typer.Option("--jobs", "-j", metavar="N", min=0, help="compile processes; 0 chooses"),

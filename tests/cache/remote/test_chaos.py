@@ -181,7 +181,7 @@ def test_a_listing_that_is_spoilt_is_an_error_and_no_empty_one(networked, source
 
 
 def test_a_page_in_place_of_a_listing_offers_nothing(networked, source):
-    """S3's client reads a page as an empty listing, which is a miss; a registry's answer is JSON."""
+    """S3's client reads a page as an empty listing, so it is a miss."""
     with behind(networked, source) as (url, proxy):
         proxy.spoil = spoils.page()
         with at(url) as remote:
