@@ -68,7 +68,7 @@ def _install(package: str) -> Hint:
 
 
 def _host_torch(one: Difference) -> str:
-    return f"pip install 'torch=={one.found}.*', or vcc compile for the one that is installed"
+    return f"pip install 'torch=={one.found}.*', or vcc compile for what is installed"
 
 
 def _source(one: Difference) -> str:

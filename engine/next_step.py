@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vcc.cache.settings import cache_root
+from vcc.engine.compile.versions import has_torch
 from vcc.engine.config.modes import Platform
 from vcc.engine.config.plain import canonical, plain
 from vcc.engine.config.spellings import COMPILE_WORDS
@@ -34,7 +35,8 @@ def how_to_build(settled: Settled, root: Path, refused: NotHere | None = None) -
             f"or build it with an older toolkit: {command}"
         )
     if refused is not None and refused.rule == "torch":
-        return f"pip install 'torch=={refused.wanted}.*', or build it for the one here: {command}"
+        install = f"pip install 'torch=={refused.wanted}.*'"
+        return f"{install}, or build it for this one: {command}" if has_torch() else install
     return f"build it: {command}"
 
 

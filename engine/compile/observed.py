@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from vcc.cache.errors import DeviceError
 from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
+from vcc.engine.compile.versions import has_torch
 from vcc.engine.config.compiler_variables import unlisted
 from vcc.engine.config.environment import (
     drop_compiler_variables,
@@ -30,7 +32,16 @@ def observed(build: Build, make: Callable[[Build], Made]) -> Made:
     Args:
         build: the running build; its events hear what is dropped and what is unlisted.
         make: compiles.
+
+    Raises:
+        DeviceError: torch is not installed.
     """
+    if not has_torch():
+        raise DeviceError(
+            "nothing can be built here",
+            "torch is not installed",
+            "pip install torch, or build elsewhere and share the store",
+        )
     early = "torch" in sys.modules
     _tell_dropped(build, drop_compiler_variables())
     with recorded_reads() as reads:
