@@ -15,7 +15,10 @@ from vcc.engine.module_run import ModuleReport, Output
 TEXT = PAGE.read_text(encoding="utf-8")
 SHAPES = shapes(TEXT)
 
-WITH_ERRORS = ("cache.blob", "cache.canonical", "cache.expose", "cache.manifest", "cache.refs")
+WITH_ERRORS = (
+    *("cache.pack.form", "cache.remote.http"),
+    *("cache.blob", "cache.canonical", "cache.expose", "cache.manifest", "cache.refs"),
+)
 """Modules with error ids of their own that the command line does not import at once."""
 
 
@@ -53,6 +56,13 @@ def test_every_error_id_stands_at_its_exit_code():
         ("dry run", ("compile", "demo", "--dry-run")),
         ("run", ("run", "demo", "--prompt", "a", "--max-new-tokens", "2")),
         ("cache", ("inspect", "cache")),
+        ("cache ls", ("cache", "ls")),
+        ("cache rm", ("cache", "rm", "demo")),
+        ("cache rm", ("cache", "prune", "--max-size", "1", "--dry-run")),
+        ("cache verify", ("cache", "verify")),
+        ("cache stats", ("cache", "stats")),
+        ("cache du", ("cache", "du")),
+        ("cache unlock", ("cache", "unlock")),
         ("artifact", ("inspect", "artifact", "demo")),
         ("key", ("inspect", "key", "demo")),
     ],
