@@ -150,6 +150,30 @@ def trust_revoke(
         out(f"revoked: {what} {digest}\n{path}")
 
 
+@app.command("prod")
+def trust_prod(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="the rules, JSON", show_default=False)
+    ],
+    json: options.Json = False,
+) -> None:
+    """Check rules of policy prod and make them this account's."""
+    import msgspec
+
+    from vcc.cache.trouble import storage
+    from vcc.cache.trust.place import MAX_TRUST_FILE
+    from vcc.cache.trust.prod import parse_rules, write_rules
+
+    with storage("read", str(file)), file.open("rb") as opened:
+        data = opened.read(MAX_TRUST_FILE + 1)
+    rules = parse_rules(data, str(file))
+    path = write_rules(_place(), rules)
+    if json:
+        out_json({"file": path, "rules": msgspec.to_builtins(rules)})
+        return
+    out("\n".join(["policy prod asks for", *_rules(rules.__struct_fields__, rules), path]))
+
+
 def _place() -> TrustPlace:
     from vcc.cache.settings import read_settings
     from vcc.cache.trust.place import TrustPlace

@@ -39,7 +39,7 @@ TESTED_ELSEWHERE = {
 }
 
 # All their commands are run, in the order of the page.
-RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in ("how-to", "tune-graphs"))
+RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in ("how-to", "tune-graphs", "security", "life-cycle"))
 
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
@@ -64,7 +64,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
     words = shlex.split(command)
-    environment = {**os.environ, "VCC_CACHE_DIR": str(place / "store")}
+    own = {"VCC_CACHE_DIR": str(place / "store"), "VCC_TRUST_DIR": str(place / "trust")}
+    environment = {**os.environ, **own}
     if "--compile none" in command:  # said to need no compiler
         environment["PATH"] = ""
     return subprocess.run(

@@ -11,7 +11,7 @@ import msgspec
 from vcc.cache.canonical import FormatError
 from vcc.cache.manifest import Manifest
 from vcc.cache.trust.keyring import TrustedKey
-from vcc.cache.trust.place import TrustPlace
+from vcc.cache.trust.place import TrustPlace, parse
 from vcc.cache.trust.statement import Statement
 
 FILE = "prod.json"
@@ -53,6 +53,22 @@ def read_rules(place: TrustPlace) -> tuple[ProdRules, ...]:
     for rules in found:
         _check(rules)
     return found
+
+
+def parse_rules(data: bytes, what: str) -> ProdRules:
+    """The rules in a file that somebody wrote.
+
+    Raises:
+        FormatError: it has none that can be used.
+    """
+    rules = parse(data, ProdRules, what)
+    _check(rules)
+    return rules
+
+
+def write_rules(place: TrustPlace, rules: ProdRules) -> str:
+    """Make rules those of the user's folder; returns the file's path. Raises as `place.write`."""
+    return str(place.write(FILE, rules))
 
 
 def broken_rule(rules: ProdRules, key: TrustedKey, statement: Statement, manifest: Manifest) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.cli_reference import PAGE, differences, shapes
+from support.sources import ROOT
 from support.stores import BLOBS, manifest_of
 from support.trusting import RULES
 
@@ -136,6 +137,20 @@ def test_the_rules_of_prod_are_shown(vcc, trust, tmp_path):
     found = listed(vcc)
     assert found["prod"][0]["minimum_epoch"] == 5
     assert differences(shapes(PAGE.read_text())["trust"], found) == []
+
+
+def test_rules_of_prod_are_checked_before_they_are_taken(vcc, tmp_path):
+    file = tmp_path / "rules.json"
+    file.write_bytes((ROOT / "docs/examples/prod.json").read_bytes())
+    done = vcc("trust", "prod", str(file), "--json")
+    assert done.code == 0, done.err
+    assert listed(vcc)["prod"] == [done.json["rules"]]
+    for text in ("{", "{}", '{"builders":[]}', file.read_text().replace('"*"', '""')):
+        file.write_text(text)
+        refused = vcc("trust", "prod", str(file))
+        assert refused.code == Exit.INTEGRITY
+        assert listed(vcc)["prod"] == [done.json["rules"]]
+    assert vcc("trust", "prod", str(tmp_path / "none")).code == Exit.STORAGE
 
 
 def test_a_broken_trust_file_is_named(vcc, trust):
