@@ -76,8 +76,14 @@ def factor_of(label: str) -> Factor:
 
 
 def ranked(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Differences with the heaviest first, equal ones by label."""
-    return tuple(sorted(differences, key=lambda one: (-factor_of(one.label).weight, one.label)))
+    """Differences with the heaviest first, equal ones in the order of the table, then by label."""
+    order = {one: place for place, one in enumerate((*FACTORS, OTHER))}
+
+    def rank(one: Difference) -> tuple[int, int, str]:
+        factor = factor_of(one.label)
+        return -factor.weight, order[factor], one.label
+
+    return tuple(sorted(differences, key=rank))
 
 
 def distance(differences: Iterable[Difference]) -> int:

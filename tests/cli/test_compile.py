@@ -78,3 +78,41 @@ def test_dry_run_says_what_would_be_refused(vcc):
     done = vcc("compile", "demo", "--dry-run", "--compile", "stock")
     assert done.code == 0
     assert "refused: stock torch.compile" in done.out
+
+
+def test_dry_run_answers_for_each_part_and_estimates(vcc, engine):
+    done = vcc("compile", "demo", "--dry-run")
+    rows = {line.split()[0]: line for line in done.out.splitlines() if " miss " in line}
+    assert rows.keys() == {"request", "code", "plan", "tier"}
+    assert "to do: compile" in done.out
+    assert "estimate: no history" in done.out
+    vcc("compile", "demo")
+    found = vcc("compile", "demo", "--dry-run", "--json").json
+    answers = {part["name"]: part["hit"] for part in found["parts"]}
+    assert answers == {"request": True, "code key": False, "plan key": False, "tier local": True}
+    assert found["work"] == "all", "the fake engine's key is none of ours"
+
+
+def test_fail_on_miss_is_exit_code_1_and_still_prints(vcc, engine, own_store):
+    done = vcc("compile", "demo", "--dry-run", "--fail-on-miss")
+    assert done.code == 1
+    assert "miss: the store is empty" in done.out
+    assert vcc("compile", "demo", "--dry-run", "--fail-on-miss", "--json").json["hit"] is None
+    assert not own_store.exists()
+
+
+def test_fail_on_miss_passes_when_all_is_there(vcc, own_store):
+    from support.key_artifacts import asked, publish
+
+    from vcc.cache.store import Store
+
+    publish(Store.open(own_store), asked())
+    done = vcc("compile", "demo", "--target", "cpu", "--dry-run", "--fail-on-miss")
+    assert done.code == 0, done.out
+    assert "to do: nothing: the artifact is there" in done.out
+
+
+def test_fail_on_miss_goes_with_a_dry_run(vcc):
+    done = vcc("compile", "demo", "--fail-on-miss")
+    assert done.code == 2
+    assert "--dry-run" in done.err

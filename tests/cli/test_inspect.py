@@ -79,3 +79,38 @@ def test_an_ambiguous_beginning_lists_the_candidates(vcc, engine, monkeypatch):
     with pytest.raises(UsageError, match="abcd is not one artifact"):
         find_entry(Two(), "abcd")
     assert find_entry(Two(), "ABCD1").artifact.endswith("1")
+
+
+def test_key_of_a_model_has_the_three_keys_as_text(vcc, engine):
+    from vcc.cache.key import Key
+
+    found = vcc("inspect", "key", "demo", "--json").json["keys"]
+    assert found.keys() == {"request", "code key", "plan key"}
+    for key in found.values():
+        parsed = Key.parse(key["text"])
+        assert dict(parsed) == key["entries"]
+        assert parsed.digest.hex == key["digest"]
+    assert "version.torch" in found["code key"]["entries"]
+    text = vcc("inspect", "key", "demo").out
+    assert f"code key {found['code key']['digest']}" in text
+    for group in ("  version\n", "  configuration\n", "  sizes\n"):
+        assert group in text
+    assert "a build adds the digests of the constants" in text
+
+
+def test_key_of_an_artifact_is_that_of_its_manifest(vcc, own_store):
+    from support.key_artifacts import asked, publish
+
+    from vcc.cache.store import Store
+
+    store = Store.open(own_store)
+    entry = publish(store, asked())
+    manifest = store.load(entry).manifest
+    found = vcc("inspect", "key", entry.artifact[:6], "--json").json
+    assert found["artifact"] == entry.artifact
+    assert found["keys"]["code key"]["entries"] == dict(manifest.code_key)
+    assert found["keys"]["plan key"]["entries"] == dict(manifest.plan_key)
+    assert found["host_rules"] == manifest.host_rules
+    text = vcc("inspect", "key", entry.artifact).out
+    assert "constant.inv_freq" in text
+    assert "host rules" in text

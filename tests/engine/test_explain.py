@@ -41,8 +41,8 @@ def test_a_hit_that_was_built_otherwise_says_why_a_build_would_compile_again(sto
     publish(store, wanted, **with_code(wanted, **{"version.torch": "2.12.0", "compiler": "g++ 9"}))
     found = explain(wanted, store)
     assert found.hit is not None
-    assert [one.label for one in found.rebuild] == ["compiler", "version.torch"]
-    assert "pip install 'torch==2.12.0'" in found.rebuild[1].hint
+    assert [one.label for one in found.rebuild] == ["version.torch", "compiler"]
+    assert "pip install 'torch==2.12.0'" in found.rebuild[0].hint
 
 
 def test_another_dtype_is_nearer_than_another_model(store: Store) -> None:
