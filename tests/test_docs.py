@@ -39,7 +39,8 @@ TESTED_ELSEWHERE = {
 }
 
 # All their commands are run, in the order of the page.
-RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in ("how-to", "tune-graphs", "security", "life-cycle"))
+PAGES = ("how-to", "tune-graphs", "security", "life-cycle")
+RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in PAGES)
 
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
