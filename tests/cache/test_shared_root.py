@@ -246,3 +246,66 @@ def test_root_says_whose_folder_it_writes_to(tmp_path, as_root, caplog, monkeypa
     with caplog.at_level(logging.WARNING):
         Store.open(tmp_path / "own/store").publish(manifest_of(), BLOBS)
     assert caplog.text == ""
+
+
+# --- a lower directory of the administrator (D2) ------------------------------------------------
+
+
+@pytest.fixture
+def lower():
+    """A store of root's that everybody may read, as docs/security.md makes one."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a store that another account made")
+    folder = Path(tempfile.mkdtemp(prefix="vcc-test-"))
+    folder.chmod(0o755)
+    Store.open(folder / "store").publish(manifest_of(), BLOBS)
+    for path in (folder / "store", *(folder / "store").rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    yield folder / "store"
+    shutil.rmtree(folder)
+
+
+def reading_lower(lower: Path, *, admitted: bool, listed: str = ""):
+    def work() -> None:
+        os.environ["VCC_TRUSTED_UIDS"] = listed
+        home = Path(tempfile.mkdtemp())
+        try:
+            gate = PolicyGate("", TrustPlace.open(Path("/nonexistent/trust")))
+            store = Store(home / "store", lower=(lower,), gate=gate)
+            found = store.find(BASE)
+            assert len(found) == admitted
+            for entry in found:
+                loaded = store.load(entry)
+                assert loaded.trust.startswith("written by ")
+                assert loaded.read_all() == dict(BLOBS)
+        finally:
+            shutil.rmtree(home)
+
+    return work
+
+
+@pytest.mark.root
+def test_what_the_administrator_built_is_loaded_by_everybody(lower):
+    assert as_account(ANN, reading_lower(lower, admitted=True)) == 0
+
+
+@pytest.mark.root
+def test_a_lower_directory_of_any_other_account_is_passed_over_unless_it_is_listed(lower):
+    for path in (lower, *lower.rglob("*")):
+        os.chown(path, BEN, BEN)
+    assert as_account(ANN, reading_lower(lower, admitted=False)) == 0
+    assert as_account(ANN, reading_lower(lower, admitted=True, listed=str(BEN))) == 0
+
+
+@pytest.mark.root
+def test_a_lower_directory_that_a_group_may_write_needs_signatures(lower):
+    lower.chmod(0o775)
+
+    def work() -> None:
+        gate = PolicyGate("", TrustPlace.open(Path("/nonexistent/trust")))
+        store = Store(Path("/nonexistent/store"), lower=(lower,), gate=gate)
+        (entry,) = store.find(BASE)
+        with pytest.raises(Untrusted, match="its group may write"):
+            store.load(entry)
+
+    assert as_account(ANN, work) == 0
