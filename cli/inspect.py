@@ -46,10 +46,12 @@ def inspect_artifact(
     if json:
         fields = dict(msgspec.to_builtins(manifest))
         fields["products"] = [asdict(one) for one in products]
+        fields |= {"trust": loaded.trust, "tier": loaded.tier}
         out_json({"artifact": entry.artifact, "size": entry.size, **fields})
         return
     age = age_text(max(0.0, time.time() - entry.created))
     out(f"{entry.artifact}\n{manifest.title}, {size_text(entry.size)}, {age} old")
+    out(f"admitted, as it was {loaded.trust}; in the {loaded.tier} store")
     open_fields = set(manifest.open_fields)
     request = {k + (" (open)" if k in open_fields else ""): v for k, v in manifest.request}
     for title, pairs in (

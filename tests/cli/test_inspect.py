@@ -40,11 +40,14 @@ def test_an_artifact_is_named_by_id_beginning_or_model(vcc, engine):
         "piece/0.so",
         "model.digest",
         "config.mode (open)",
+        "admitted, as it was written by",
     ):
         assert part in text
     found = vcc("inspect", "artifact", "demo", "--json").json
     assert found["artifact"] == entry["artifact"]
     assert found["blobs"]["piece/0.so"]["kind"] == "library"
+    assert found["tier"] == "local"
+    assert found["trust"].startswith("written by")
 
 
 def test_key_shows_base_stated_and_open(vcc, engine):
