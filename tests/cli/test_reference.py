@@ -16,7 +16,8 @@ TEXT = PAGE.read_text(encoding="utf-8")
 SHAPES = shapes(TEXT)
 
 WITH_ERRORS = (
-    *("cache.pack.form", "cache.remote.http"),
+    *("cache.gate", "cache.pack.form", "cache.remote.http"),
+    *("cache.trust.publickey", "cache.trust.signature"),
     *("cache.blob", "cache.canonical", "cache.expose", "cache.manifest", "cache.refs"),
 )
 """Modules with error ids of their own that the command line does not import at once."""
