@@ -29,6 +29,7 @@ from vcc.engine.compile.scratch import sweep
 from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.modes import Backend, CompileMode, Platform
 from vcc.engine.events import Events
+from vcc.engine.models.bindings import check_number
 from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
 from vcc.engine.torch_shim.quiet import libraries_may_warn
@@ -90,6 +91,8 @@ def _check_supported(settled: Settled) -> None:
                 "this version makes one piece of code for the whole range of sizes",
                 f"leave {name} unset: all sizes are served",
             )
+    if settled.request.source.kind == "decoder":
+        check_number(settled.request.source.spec)
 
 
 def _reused(build: Build, keys: BuildKeys) -> Built | None:
@@ -150,7 +153,7 @@ def _fresh(build: Build, *, compiles: bool) -> Built:
     if compiles:
         _check_assertions(build.settled)
     with libraries_may_warn():
-        made = observed(build, _made) if compiles else Made()
+        made = observed(build, _made) if compiles else _nothing(build)
     manifest = manifest_of(build.settled, build.code, made, build.stages)
     return _published(build, manifest, made.blobs)
 
@@ -179,6 +182,17 @@ def _made(build: Build) -> Made:
     from vcc.engine.compile.cpu import compile_for_cpu
 
     return compile_for_cpu(build)
+
+
+def _nothing(build: Build) -> Made:
+    """No code; a factory's module is tried all the same."""
+    factory = build.settled.request.source.factory
+    if factory is not None:
+        from vcc.engine.compile.tried import try_module
+
+        with build.stage("try"):
+            try_module(build, factory)
+    return Made()
 
 
 def _in_process(build: Build) -> Built:

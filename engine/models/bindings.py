@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.expressions import Binding, Cat, FromTensor, Tied, parse
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 
-__all__ = ["EMBED", "HEAD", "Binding", "bindings_of", "check", "expected_tensors", "parse"]
+__all__ = [
+    "EMBED",
+    "HEAD",
+    "Binding",
+    "bindings_of",
+    "check",
+    "check_number",
+    "expected_tensors",
+    "parse",
+]
 
 EMBED, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -37,6 +47,28 @@ def bindings_of(
     if tensors is not None:
         check(spec, tensors)
     return dict(_bindings(spec))
+
+
+def check_number(spec: DecoderSpec) -> None:
+    """Refuse a decoder whose bindings no manifest can hold.
+
+    Raises:
+        ModelError: with how many layers there are and how many could be.
+    """
+    size = sum(len(name) + len(str(binding)) + _QUOTES for name, binding in _bindings(spec))
+    if size > MOST_BYTES:
+        raise ModelError(
+            f"{spec.layers} layers are too many for one artifact",
+            f"its manifest has at most {MAX_BYTES} bytes; where the weights are takes {size}",
+            f"about {spec.layers * MOST_BYTES // size} layers of this kind fit",
+        )
+
+
+MOST_BYTES = MAX_BYTES - (64 << 10)
+"""Of the manifest, for bindings; the rest is for requests, keys, blobs and pieces."""
+
+_QUOTES = 10
+"""Bytes of JSON around a binding: `"name":"expression",` and quotes inside that are escaped."""
 
 
 def expected_tensors(spec: DecoderSpec) -> Mapping[str, Shape]:

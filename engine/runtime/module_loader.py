@@ -33,12 +33,27 @@ def load_module_pieces(boot: Boot) -> ForwardRunner:
 def load_module_eager(boot: Boot) -> Forward:
     """The module itself; its outputs are fresh tensors."""
     with boot.ledger.phase("weights"):
-        module = _module(boot)
+        return forward_of(_module(boot))
+
+
+def forward_of(module: torch.nn.Module, state: Mapping[str, torch.Tensor] | None = None) -> Forward:
+    """The forward of a user's module: tensors by name in, `output_<n>` out.
+
+    Args:
+        module: the module.
+        state: parameters and buffers to use in place of its own.
+
+    Raises:
+        ModelError: when it is called: the module failed, or gave something that is no tensor.
+    """
 
     def forward(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         try:
             with torch.no_grad():
-                result = module(**inputs)
+                if state is None:
+                    result = module(**inputs)
+                else:
+                    result = torch.func.functional_call(module, dict(state), (), dict(inputs))
         except Exception as error:  # code of the user's
             raise ModelError("the module failed", f"{type(error).__name__}: {error}") from error
         leaves = result if isinstance(result, (list, tuple)) else [result]

@@ -9,9 +9,17 @@ from typing import Any, cast
 import sympy
 import torch
 from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
+    GuardOnDataDependentSymNode,
     ShapeEnv,
     StrictMinMaxConstraint,
 )
@@ -88,3 +96,23 @@ def strided(
     """A fake tensor of the given geometry."""
     with cast("AbstractContextManager[Any]", mode):
         return torch.empty_strided(shape, stride, dtype=dtype, device=device)
+
+
+def as_fake(mode: FakeTensorMode, module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Fake tensors in the shape of a module's parameters and buffers, by name."""
+    real = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    return {name: mode.from_tensor(one.detach(), static_shapes=True) for name, one in real.items()}
+
+
+_NEEDS_DATA = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
+
+
+def needs_data(error: BaseException) -> bool:
+    """Whether code failed on fake tensors for want of data, and not by a fault of its own."""
+    return isinstance(error, _NEEDS_DATA)

@@ -25,8 +25,9 @@ def libraries_may_warn() -> Iterator[None]:
     with warnings.catch_warnings():
         for action, message, category, _, _ in tuple(warnings.filters):
             if action == "error":
-                pattern = getattr(message, "pattern", message) or ""
-                warnings.filterwarnings("ignore", pattern, category, _modules())
+                pattern = str(getattr(message, "pattern", message or ""))
+                one = category if isinstance(category, type) else Warning
+                warnings.filterwarnings("ignore", pattern, one, _modules())
         yield
 
 

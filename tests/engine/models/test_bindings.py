@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 import torch
 from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES
 
+from vcc.cache import canonical
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec, spec_of
-from vcc.engine.models.bindings import bindings_of, check, expected_tensors, parse
+from vcc.engine.models.bindings import bindings_of, check, check_number, expected_tensors, parse
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.models.tensor_info import TensorInfo
 
@@ -89,3 +91,16 @@ def test_stored_frequencies_and_a_stored_copy_of_a_tied_head_are_no_difference()
         "lm_head.weight": TensorInfo("float32", (160, 64)),
     }
     check(found, tensors(found) | extra)
+
+
+def test_more_layers_than_a_manifest_can_hold_are_refused_before_anything_is_built() -> None:
+    """And as many as the hint says are not."""
+    config = {**SIZES, "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 10_000}
+    deep = spec_of(config)
+    with pytest.raises(ModelError, match="10000 layers are too many") as caught:
+        check_number(deep)
+    most = int(re.findall(r"about (\d+) layers", caught.value.hint)[0])
+    fits = spec_of({**config, "num_hidden_layers": most})
+    check_number(fits)
+    bindings = {name: str(one) for name, one in bindings_of(fits).items()}
+    assert len(canonical.encode(bindings, "bindings")) < canonical.MAX_BYTES - (48 << 10)

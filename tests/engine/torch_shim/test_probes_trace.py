@@ -10,6 +10,7 @@ import sympy
 import torch
 from support.toys import module_of, rows
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim
 
 from vcc.engine.torch_shim import export, fake
@@ -122,3 +123,23 @@ def test_fake_strided() -> None:
     size = fake.new_symbol(mode, "s0", 6, 1, 64)
     found = fake.strided(mode, [size, 4], [4, 1], torch.bfloat16, torch.device("cpu"))
     assert (found.dtype, found.stride(), str(found.shape[0])) == (torch.bfloat16, (4, 1), str(size))
+
+
+def test_fake_as_fake() -> None:
+    mode, module = fake.fake_mode(), torch.nn.BatchNorm1d(4)
+    found = fake.as_fake(mode, module)
+    assert set(found) == {*dict(module.named_parameters()), *dict(module.named_buffers())}
+    assert [tuple(one.shape) for one in found.values()] == [(4,), (4,), (4,), (4,), ()]
+    assert {type(one) for one in found.values()} == {FakeTensor}
+
+
+@pytest.mark.parametrize(
+    "body", [lambda x: bool(x.sum() > 0), lambda x: x.nonzero(), lambda x: x.sum().item()]
+)
+def test_fake_needs_data(body: Any) -> None:
+    with fake.fake_mode() as mode:
+        mode.shape_env = None
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what is asked
+            body(torch.ones(3))
+    assert fake.needs_data(caught.value)
+    assert not fake.needs_data(ValueError("the model's own"))

@@ -1,0 +1,56 @@
+"""A factory's module tried once where no code is made of it: faults show in the build, not the run.
+
+The module is made as a run will make it, since a factory may keep what it made; its forward runs on
+fake tensors, which cost neither time nor memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from vcc.cache.errors import ModelError
+from vcc.engine.compile.building import Build
+from vcc.engine.compile.source import torch_name
+from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.models.build_module import build_module
+from vcc.engine.models.factory import FactoryRef
+from vcc.engine.models.shapes import InputShape
+from vcc.engine.runtime.module_loader import forward_of
+from vcc.engine.torch_shim.fake import as_fake, fake_mode, needs_data
+
+
+def try_module(build: Build, factory: FactoryRef) -> None:
+    """Build the module and run its forward at the largest declared sizes, without data.
+
+    Raises:
+        ModelError: the factory fails, it gives no module, or the forward fails on these inputs.
+    """
+    source, dtype = build.settled.request.source, DTYPES[torch_name(build.settled)]
+    module, mode = build_module(factory).to(dtype), fake_mode()
+    fakes = as_fake(mode, module)
+    with mode:
+        inputs = {one.name: _input(one, dtype) for one in source.shapes}
+        try:
+            forward_of(module, fakes)(inputs)
+        except ModelError as error:
+            cause = error.__cause__
+            if cause is not None and needs_data(cause):
+                build.events.note(f"the forward was not tried, it depends on data: {cause!s:.200}")
+                return
+            raise _declared(error, source.shapes) from cause
+
+
+def _declared(error: ModelError, shapes: Iterable[InputShape]) -> ModelError:
+    """The same with the inputs that it was given."""
+    given = ", ".join(map(str, shapes)) or "none"
+    return ModelError(error.what, f"{error.why} (declared inputs: {given})", error.hint or _HINT)
+
+
+_HINT = "each input of the forward is declared: --shape x=8x128, or a range --shape x=1-8x128"
+
+
+def _input(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:
+    wanted = DTYPES[shape.dtype] if shape.dtype else dtype
+    return torch.zeros([dim.high for dim in shape.dims], dtype=wanted)
