@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from vcc.cache.blob import MAX_BLOB, Damaged, explained, place
 from vcc.cache.digest import Digest, xxh3
-from vcc.cache.folder import Folder, WrongSize, is_private
+from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.safety import is_private
 
 
 @dataclass(frozen=True, slots=True)

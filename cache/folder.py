@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from vcc.cache.owners import is_accepted, is_known, is_own, writer
-from vcc.cache.trouble import Foreign, Unsafe, user_name
+from vcc.cache.owners import writer
+from vcc.cache.safety import check_file, check_folder, is_private
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO planted as a blob must not block the open: O_NONBLOCK.
@@ -127,7 +127,7 @@ class Folder:
         fd = os.open(name, FILE_FLAGS, dir_fd=self.fd)
         try:
             found = os.fstat(fd)
-            _check_file(found, f"{self.path}/{name}", self.shared and not accepted)
+            check_file(found, f"{self.path}/{name}", self.shared and not accepted)
             wanted = found.st_size if size is None else size
             if found.st_size != wanted or wanted > limit:
                 raise WrongSize(found.st_size, wanted if wanted <= limit else limit)
@@ -143,7 +143,7 @@ class Folder:
         """
         fd = os.open(name, FILE_FLAGS, dir_fd=self.fd)
         try:
-            _check_file(os.fstat(fd), f"{self.path}/{name}", self.shared)
+            check_file(os.fstat(fd), f"{self.path}/{name}", self.shared)
             while piece := os.read(fd, size):
                 yield piece
         finally:
@@ -208,11 +208,6 @@ def sync_folder(fd: int) -> None:
             raise
 
 
-def is_private(found: os.stat_result) -> bool:
-    """Whether this account owns it and no other may write to it."""
-    return is_own(writer(found))
-
-
 def make_private(fd: int, name: str, mode: int = FOLDER_MODE) -> None:
     """Make a durable folder below `fd`, of this mode whatever the umask; an existing one stays.
 
@@ -241,46 +236,6 @@ def _has_group_of(made: int, above: int) -> bool:
         with suppress(OSError):
             os.chown(f"/proc/self/fd/{made}", -1, group)
     return os.fstat(made).st_gid == group
-
-
-def check_folder(found: os.stat_result, path: str, shared: bool = False) -> None:
-    """Refuse a folder that everyone may change or that, unless it is shared, is not ours."""
-    if not shared:
-        _check_owner(found, path)
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise Unsafe(
-            f"{path} is not safe to use",
-            f"every account can change it (mode {found.st_mode & 0o7777:04o})",
-            f"chmod o-w {path}, or set VCC_CACHE_DIR to a folder of your own",
-        )
-
-
-def _check_file(found: os.stat_result, path: str, any_owner: bool) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise Unsafe(f"{path} is not a regular file", hint="Remove it")
-    if not any_owner:
-        _check_owner(found, path)
-    if found.st_mode & stat.S_IWOTH:
-        raise Unsafe(f"{path} can be changed by every account", hint=f"Remove {path}")
-
-
-def _check_owner(found: os.stat_result, path: str) -> None:
-    if is_accepted(found.st_uid):
-        return
-    if not is_known(found.st_uid):
-        raise Foreign(
-            f"{path} is not safe to use",
-            f"its owner has no id in this user namespace and shows as uid {found.st_uid}",
-            "Map its owner into the namespace (podman: --userns=keep-id), or set VCC_CACHE_DIR "
-            "to a folder of your own",
-        )
-    raise Foreign(
-        f"{path} is not safe to use",
-        f"it belongs to {user_name(found.st_uid)}, you are {user_name(os.geteuid())}",
-        f"chown it to your account if you trust its content (sudo chown -R {os.geteuid()} "
-        f"{path}), list its owner if you trust that account (VCC_TRUSTED_UIDS={found.st_uid}), "
-        "or set VCC_CACHE_DIR to a folder of your own",
-    )
 
 
 def _step(fd: int, name: str, path: str, shared: bool) -> int:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vcc.cache.folder import FOLDER_FLAGS, Folder, check_folder, is_private, make_private
+from vcc.cache.folder import FOLDER_FLAGS, Folder, make_private
 from vcc.cache.owners import is_accepted
+from vcc.cache.safety import check_folder, is_private
 from vcc.cache.trouble import Unsafe, user_name
 
 LAYOUT = "v1"

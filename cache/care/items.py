@@ -21,9 +21,10 @@ from vcc.cache.canonical import MAX_BYTES, MAX_INT
 from vcc.cache.care.clock import age
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.errors import IntegrityError
-from vcc.cache.folder import FILE_FLAGS, FOLDER_FLAGS, Folder, WrongSize, check_folder
+from vcc.cache.folder import FILE_FLAGS, FOLDER_FLAGS, Folder, WrongSize
 from vcc.cache.manifest import Manifest
 from vcc.cache.refs import MAX_REF, REFS
+from vcc.cache.safety import check_folder
 from vcc.cache.use import Use, uses
 
 LABELS = ("model.dtype", "config.mode", "config.cuda_graph_mode", "target", "model.digest")
