@@ -11,7 +11,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from vcc.cache.blob import CAS, has_blob, place, read_blob
 from vcc.cache.digest import Digest
@@ -94,7 +94,12 @@ def _publish_ref(store: Folder, own: Folder, entry: Entry) -> None:
 
         sync_down(store, (REFS,))  # the folder must be there for good before the ref is
         add_file(store, own, refs, entry.artifact, data, check)
-        refs.sync()
+        try:
+            refs.sync()
+        except OSError:  # what may be gone tomorrow is not shown today
+            with suppress(OSError):
+                os.unlink(entry.artifact, dir_fd=refs.fd)
+            raise
 
 
 def add_file(

@@ -22,6 +22,7 @@ _HINTS = {
     errno.ENFILE: "The system has too many open files",
     errno.ENAMETOOLONG: "Set VCC_CACHE_DIR to a shorter path",
     errno.ENOTDIR: "A part of the path is a file: set VCC_CACHE_DIR to another place",
+    errno.EXDEV: "v1/tmp and the rest of the store must be on one file system: mount nothing there",
     errno.ESTALE: "The network file system lost the file: try again",
 }
 
