@@ -118,7 +118,11 @@ def network(what: str) -> Iterator[None]:
         ) from None
     except requests.exceptions.ProxyError as error:
         raise Passing(f"{what}: the proxy does not answer", _reason(error)) from None
-    except (requests.exceptions.InvalidSchema, requests.exceptions.InvalidURL):
+    except (
+        requests.exceptions.InvalidSchema,
+        requests.exceptions.InvalidURL,
+        requests.exceptions.MissingSchema,
+    ):
         raise Elsewhere(f"{what}: the remote sends us to what is no web address") from None
     except requests.exceptions.TooManyRedirects:
         raise Elsewhere(f"{what}: the remote sends us from place to place") from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
+import oras.auth
 import oras.logger
 import oras.provider
 import requests
@@ -72,12 +73,34 @@ def _client(url: RemoteUrl, session: Session, plain: bool) -> _Client:
     return client
 
 
+class _Auth(oras.auth.TokenAuth):  # type: ignore[misc]
+    """Tokens, and plain passwords too: oras would ask a place that their realm names for a token."""
+
+    def authenticate_request(
+        self, original: requests.Response, headers: dict[str, str], refresh: bool = False
+    ) -> tuple[dict[str, str], bool]:
+        """Headers that answer a 401, and whether there are any."""
+        asked = original.headers.get("Www-Authenticate", "")
+        if not asked.lower().startswith("basic"):
+            answer: tuple[dict[str, str], bool] = super().authenticate_request(
+                original, headers, refresh
+            )
+            return answer
+        password = getattr(self, "_basic_auth", "")
+        named = {"Authorization": f"Basic {password}"} if password else {}
+        return {**headers, **named}, bool(password)
+
+
 class _Client(oras.provider.Registry):  # type: ignore[misc]
     """oras without its retries and its words on standard error."""
+
+    auth: Any
 
     def __init__(self, **options: Any) -> None:
         oras.logger.logger.quiet = True
         super().__init__(**options)
+        given, self.auth = self.auth, _Auth()
+        self.auth.prefix, self.auth._tls_verify = given.prefix, given._tls_verify
 
     def once(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, with one more for a token where the registry asks for it."""
@@ -85,9 +108,16 @@ class _Client(oras.provider.Registry):  # type: ignore[misc]
         response: requests.Response = attempt(self, url, method, **options)
         return response
 
-    def forget_token(self) -> None:
-        """The next request asks for a new token."""
-        self.auth.token = None
+    @property
+    def token(self) -> str | None:
+        """The token that requests bear now."""
+        found: str | None = self.auth.token
+        return found
+
+    def forget(self, token: str | None) -> None:
+        """The next request asks for a new token, unless another thread has got one already."""
+        if token in (None, self.token):
+            self.auth.token = None
 
 
 @dataclass(slots=True)
@@ -194,10 +224,12 @@ class Registry:
     ) -> Iterator[requests.Response]:
         """The answer to a request; a token that is refused is replaced once."""
         for again in (False, True):
+            token = self.client.token
             response = self._sent(method, url, what, options)
-            if response.status_code in (401, 403) and not again and self._has_token:
+            refused = response.status_code in (401, 403)
+            if refused and not again and self.client.token is not None:
                 response.close()
-                self.client.forget_token()
+                self.client.forget(token)
                 continue
             try:
                 yield response
@@ -221,10 +253,6 @@ class Registry:
             hint = f"Log in: docker login {self.place.host}"
             raise Denied(f"{what}: the registry does not let us in", why, hint) from None
 
-    @property
-    def _has_token(self) -> bool:
-        return getattr(self.client.auth, "token", None) is not None
-
     def _page(self, url: str, what: str) -> tuple[list[str], str]:
         """Tags, and the URL of the next page; empty at the last."""
         with self._answer("GET", url, what) as response:
@@ -232,8 +260,8 @@ class Registry:
             body = small_body(response, what, MAX_PAGE)
             link = response.links.get("next", {}).get("url", "")
         try:
-            tags = json.loads(body).get("tags") or []
-        except (ValueError, AttributeError, RecursionError) as error:
+            tags = list(json.loads(body).get("tags") or ())
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise RemoteError(f"{what}: the answer is no list of tags") from error
         # Only its query is taken: the place stays the one we asked.
         following = f"{self._api}/tags/list?{urlsplit(urljoin(url, link)).query}" if link else ""

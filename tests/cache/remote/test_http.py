@@ -126,9 +126,11 @@ def test_retry_after_may_be_a_date():
 
 def test_a_body_is_cut_at_its_limit(server):
     parts = []
-    with answer(session(server), "GET", f"{home(server)}/200", "reading") as response:
-        with pytest.raises(RemoteError, match="10 bytes belong there"):
-            read_body(response, parts.append, "reading", limit=10)
+    with (
+        answer(session(server), "GET", f"{home(server)}/200", "reading") as response,
+        pytest.raises(RemoteError, match="10 bytes belong there"),
+    ):
+        read_body(response, parts.append, "reading", limit=10)
     assert sum(map(len, parts)) <= 10
 
 
