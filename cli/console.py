@@ -58,13 +58,14 @@ def out_json(value: Mapping[str, object]) -> None:
     """Print one JSON object to standard output; bytes of names that are no UTF-8 are escaped."""
     try:
         text = _json_text(value)
-    except (UnicodeError, TypeError):
-        text = json.dumps(value, indent=2, ensure_ascii=False)
-    out(_HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    except (UnicodeEncodeError, TypeError):  # halves of characters are no UTF-8
+        plain = json.dumps(value, indent=2, ensure_ascii=False)
+        text = _HALVES.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+    out(text)
 
 
 def _json_text(value: Mapping[str, object]) -> str:
-    """As json.dumps writes it, which takes seconds where this takes a tenth: lists may be long."""
+    """As json.dumps writes it, which takes ten times as long, and lists may be long."""
     import msgspec
 
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()

@@ -9,7 +9,6 @@ is worth. Where the time of a build is not known, the median of those that are k
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,8 +58,8 @@ def score(item: Item, usual_ms: float) -> float:
 
 def usual_build_ms(items: Iterable[Item]) -> float:
     """The median of known build times, in milliseconds."""
-    known = [item.build_ms for item in items if item.build_ms]
-    return statistics.median(known) if known else DEFAULT_MS
+    known = sorted(item.build_ms for item in items if item.build_ms)
+    return float(known[len(known) // 2]) if known else DEFAULT_MS
 
 
 def worst_first(items: Sequence[Item]) -> list[Item]:

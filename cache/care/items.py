@@ -214,8 +214,8 @@ def _ref(folder: int, base: str, name: str) -> _Ref | None:
 
 def _decoded(decoder: msgspec.json.Decoder[_Record], name: str, data: bytes) -> _Record | None:
     """The record of a ref whose sum and name agree; None otherwise."""
-    text = memoryview(data)[:-_SUM]
-    if data[-_SUM:] != b"\n%s\n" % sha256(text).hexdigest().encode():
+    text, end = data[:-_SUM], data[-_SUM:]
+    if end != b"\n%s\n" % sha256(text).hexdigest().encode():
         return None
     try:
         record = decoder.decode(text)
