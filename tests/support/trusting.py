@@ -6,8 +6,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from support.stores import BLOBS, manifest_of
-from vcc.cache.gate import Gate
+from vcc.cache.errors import Exit
+from vcc.cache.gate import Gate, Untrusted
 from vcc.cache.request import Entry
 from vcc.cache.root import opened
 from vcc.cache.store import Store
@@ -75,3 +78,12 @@ def site_at(folder: Path, mode: str = "full") -> Site:
     place = TrustPlace(folder / "trust", folder / "system", True)
     entry = Store.open(root, on_damage=lambda damage: None).publish(manifest_of(mode), BLOBS)
     return Site(root, place, entry)
+
+
+def refused(site: Site, policy: str = "") -> Untrusted:
+    """The error with which the gate refuses the site's artifact."""
+    with pytest.raises(Untrusted) as caught:
+        site.store(policy).load(site.entry)
+    assert (caught.value.exit, caught.value.id) == (Exit.INTEGRITY, "UNTRUSTED")
+    assert caught.value.hint
+    return caught.value
