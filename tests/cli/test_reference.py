@@ -66,6 +66,7 @@ def test_every_error_id_stands_at_its_exit_code():
         ("cache unlock", ("cache", "unlock")),
         ("artifact", ("inspect", "artifact", "demo")),
         ("key", ("inspect", "key", "demo")),
+        ("explain", ("explain", "demo", "--dtype", "fp32")),
     ],
 )
 def test_json_has_the_shape_of_the_page(vcc, engine, name, words):
@@ -73,6 +74,12 @@ def test_json_has_the_shape_of_the_page(vcc, engine, name, words):
     done = vcc(*words, "--json")
     assert done.code == 0
     assert differences(SHAPES[name], done.json) == []
+
+
+def test_json_of_two_artifacts_has_the_shape_of_the_page(vcc, engine):
+    ids = [vcc("compile", "demo", "--mode", m, "--json").json["artifact"] for m in ("full", "none")]
+    assert differences(SHAPES["diff"], vcc("diff", *ids, "--json").json) == []
+    assert differences(SHAPES["artifact key"], vcc("inspect", "key", ids[0], "--json").json) == []
 
 
 def test_the_summary_of_a_trace_has_the_shape_of_the_page(vcc, engine, tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,4 +84,5 @@ def differences(shape: Any, found: Any, at: str = "$") -> list[str]:
 
 
 if __name__ == "__main__":
+    sys.path.pop(0)  # this folder has a module named as one of the standard library
     PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
