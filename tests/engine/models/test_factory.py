@@ -135,3 +135,56 @@ def test_a_function_a_class_or_a_module_is_built(name: str, shop: Path) -> None:
 def test_what_fails_while_building_is_said(text: str, named: str, shop: Path) -> None:
     with pytest.raises(ModelError, match=named):
         build_module(ref(text))
+
+
+EDITS = {
+    "function body": ("shop/net.py", "return 3", "return 4"),
+    "default argument": ("shop/parts.py", "WIDTH = 4", "def width(n=5): return n\nWIDTH = 4"),
+    "imported helper": ("shop/deep/late.py", "True", "False"),
+    "code in a string": ("shop/parts.py", "WIDTH = 4", "exec('WIDTH = 5')"),
+    "package's own file": ("shop/__init__.py", "", "FLAG = 1\n"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_gives_another_model(edit: str, shop: Path) -> None:
+    """F101: whatever is edited, the request is another, so that no older artifact answers."""
+    from vcc.engine.models.source import open_source
+
+    file, old, new = EDITS[edit]
+    before = open_source("shop.net:make").model_key()
+    text = (shop / file).read_text()
+    assert old in text
+    (shop / file).write_text(text.replace(old, new) if old else new)
+    after = open_source("shop.net:make").model_key()
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    assert [one.label for one in before.diff(after)] == [f"model.code.{module}"]
+
+
+def test_a_module_that_lives_in_memory_only_has_no_source(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`<string>` code: nothing could be digested, so it is an error and not left out."""
+    from types import ModuleType
+
+    module = ModuleType("in_memory")
+    exec(compile("def make(): return 1", "<string>", "exec"), vars(module))
+    monkeypatch.setitem(sys.modules, "in_memory", module)
+    with pytest.raises(ModelError, match="no module named in_memory"):
+        sources_of(ref("in_memory:make"))
+
+
+def test_source_that_cannot_be_read_is_an_error_and_not_skipped(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.read_bytes
+
+    def read(path: Path) -> bytes:
+        if path.name == "late.py":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read)
+    with pytest.raises(ModelError, match=r"cannot read the source of shop\.deep\.late") as error:
+        sources_of(ref())
+    assert error.value.why == "Permission denied"
