@@ -54,6 +54,16 @@ std::span<const std::byte> part(std::span<const std::byte> all, uint64_t offset,
   return all.subspan(offset, bytes);
 }
 
+std::vector<GemmCode> codes_of(std::span<const std::byte> data, const void* rows, uint64_t count) {
+  std::vector<GemmCode> codes;
+  for (const CubinRow& row : array<CubinRow>(rows, count)) {
+    const auto code = part(data, row.offset, row.bytes);
+    codes.push_back(
+        {hex_of(row.sha256), {reinterpret_cast<const uint8_t*>(code.data()), code.size()}});
+  }
+  return codes;
+}
+
 std::vector<Descriptor> descriptors_of(const void* rows, uint64_t count) {
   struct Row {
     int32_t mode, tokens, seqs, uniform, sample, advance;
@@ -103,6 +113,16 @@ int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cu
   return guarded([&] { players().get(player)->add_cubin(digest, array<uint8_t>(cubin, size)); });
 }
 
+int32_t vcc_player_add_cubins(uint64_t player, const void* data, uint64_t size, const void* cubins,
+                              uint64_t count) {
+  return guarded([&] {
+    const auto object = players().get(player);
+    for (const GemmCode& one : codes_of(array<std::byte>(data, size), cubins, count)) {
+      object->add_cubin(one.digest, one.cubin);
+    }
+  });
+}
+
 int32_t vcc_player_products(uint64_t player, const char** json) {
   return guarded([&] { *json = keep_text(players().get(player)->products()); });
 }
@@ -131,17 +151,12 @@ int32_t vcc_player_supply_gemms(uint64_t player, const void* data, uint64_t size
                                 uint64_t entry_count, void* taken, const char** trouble) {
   return guarded([&] {
     const auto bytes = array<std::byte>(data, size);
-    std::vector<GemmCode> codes;
-    for (const CubinRow& row : array<CubinRow>(cubins, cubin_count)) {
-      const auto code = part(bytes, row.offset, row.bytes);
-      codes.push_back(
-          {hex_of(row.sha256), {reinterpret_cast<const uint8_t*>(code.data()), code.size()}});
-    }
     std::vector<GemmSupply> supply;
     for (const EntryRow& row : array<EntryRow>(entries, entry_count)) {
       supply.push_back({row.offer, part(bytes, row.offset, row.bytes)});
     }
-    const auto reasons = players().get(player)->supply_gemms(codes, supply);
+    const auto reasons =
+        players().get(player)->supply_gemms(codes_of(bytes, cubins, cubin_count), supply);
     std::string first;
     for (size_t i = 0; i < reasons.size(); ++i) {
       static_cast<uint8_t*>(taken)[i] = reasons[i].empty();

@@ -1,6 +1,6 @@
 /* The C ABI of the player: a node table on a device. Handles as elsewhere; every function returns a
    code of abi/error.h. The order of calls is create, place_weights, add_cubin, offer_gemms, place,
-   build, steps. One call at a time, except add_cubin, which other threads may call before place,
+   build, steps. One call at a time, except add_cubins, which other threads may call before place,
    and gemm_order, supply_gemms and finish_gemms, which they may call after offer_gemms.
  */
 #pragma once
@@ -26,6 +26,11 @@ VCC_API int32_t vcc_player_close(uint64_t player);
 VCC_API int32_t vcc_player_add_cubin(uint64_t player, const char* digest, const void* cubin,
                                      uint64_t size);
 
+/* The same for many: `count` rows of 48 bytes {32 bytes SHA-256, u64 offset, u64 bytes} over
+   `data`. The first that is refused ends it. */
+VCC_API int32_t vcc_player_add_cubins(uint64_t player, const void* data, uint64_t size,
+                                      const void* cubins, uint64_t count);
+
 /* What a step multiplies and which kernels of the table can do it, as JSON (supply.cpp). */
 VCC_API int32_t vcc_player_products(uint64_t player, const char** json);
 
@@ -41,10 +46,10 @@ VCC_API int32_t vcc_player_offer_gemms(uint64_t player, const void* offers, uint
 VCC_API int32_t vcc_player_gemm_order(uint64_t player, const void* descriptors, uint64_t count,
                                       void* order, uint64_t room, uint64_t* found);
 
-/* Entries that have come, in `data`: `cubins` rows of 48 bytes {32 bytes SHA-256, u64 offset, u64
-   bytes}, verified by the caller, and `entries` rows of 24 bytes {u32 offer, u32 0, u64 offset, u64
-   bytes} of node tables. `taken` [entry_count] bytes: 0 for one that was refused and is withdrawn;
-   `trouble` says why the first was. */
+/* Entries that have come, in `data`: `cubins` rows as of add_cubins, verified by the caller, and
+   `entries` rows of 24 bytes {u32 offer, u32 0, u64 offset, u64 bytes} of node tables. `taken`
+   [entry_count] bytes: 0 for one that was refused and is withdrawn; `trouble` says why the first
+   was. */
 VCC_API int32_t vcc_player_supply_gemms(uint64_t player, const void* data, uint64_t size,
                                         const void* cubins, uint64_t cubin_count,
                                         const void* entries, uint64_t entry_count, void* taken,

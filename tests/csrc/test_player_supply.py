@@ -25,7 +25,7 @@ from support.supply_case import (
     supplied,
 )
 
-from vcc.cache.errors import DeviceError, GraphError, UsageError
+from vcc.cache.errors import DeviceError, GraphError, IntegrityError, UsageError
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player.gemm_calls import Offer, Supply
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read, Shape
@@ -253,6 +253,23 @@ def test_the_player_says_what_its_table_multiplies_as_the_reader_does(arena: Raw
         assert Products.told(told) == products_of_tables([decode(step_table.data)])
         assert [row[:2] for row in json.loads(told)["gemms"]] == [[HIDDEN, HIDDEN], [VOCAB, HIDDEN]]
         handle.close()
+
+
+def test_many_cubins_are_loaded_in_one_call_and_a_bad_one_is_told(
+    fake: Fake, arena: RawArena
+) -> None:
+    handle = PlayerHandle(arena.handle, toy_step().data)
+    handle.add_cubins({})
+    handle.add_cubins({DIGEST: CUBIN, hashlib.sha256(STORED).hexdigest(): STORED})
+    assert handle.stats()["modules"] == 2
+    handle.place(4, 4, 1, 1)
+    with pytest.raises(IntegrityError, match="cubin is damaged"):
+        handle.add_cubins({"0" * 64: b"no cubin"})
+    fake.fail("cuModuleLoadData")
+    with pytest.raises(DeviceError, match="OUT_OF_MEMORY"):
+        handle.add_cubins({"1" * 64: STORED})
+    assert handle.stats()["modules"] == 2
+    handle.close()
 
 
 def test_weights_are_placed_before_the_rest_and_stay_when_placing_fails(

@@ -1,9 +1,10 @@
-"""The calls of the C ABI that bring entries of the GEMM store into a player (csrc/player/abi.h)."""
+"""The calls of the C ABI that bring code and the GEMM store's entries into a player."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from vcc.engine.native import functions
 
 _C = functions(
     {
+        "vcc_player_add_cubins": "ptr buffer u64 bytes u64",
         "vcc_player_products": "ptr -> str",
         "vcc_player_offer_gemms": "ptr bytes u64 buffer",
         "vcc_player_gemm_order": "ptr buffer u64 buffer u64 -> u64",
@@ -94,9 +96,20 @@ class Graph(Protocol):
 
 
 class GemmCalls:
-    """What `PlayerHandle` says of matrix products."""
+    """What `PlayerHandle` takes beside other calls: cubins and matrix products."""
 
     _handle: int
+
+    def add_cubins(self, cubins: Mapping[str, bytes]) -> None:
+        """Load many, by SHA-256 in hex, in one call without the interpreter lock.
+
+        Any thread may call this before the memory is placed. Their bytes are verified.
+        """
+        supply = Supply(map(len, cubins.values()))
+        for digest, data in cubins.items():
+            supply.cubin(digest, len(data), partial(_copy, data))
+        rows = b"".join(supply.cubins)
+        _C.vcc_player_add_cubins(self._handle, supply.data, supply.data.nbytes, rows, len(cubins))
 
     def products(self) -> str:
         """What a step multiplies, and by which kernels of the table, as JSON."""
@@ -143,6 +156,10 @@ class GemmCalls:
     def finish_gemms(self) -> None:
         """No entry comes any more: nothing waits for those that are not there."""
         _C.vcc_player_finish_gemms(self._handle)
+
+
+def _copy(data: bytes, into: memoryview) -> None:
+    into[:] = data
 
 
 def rows_of(shapes: Sequence[Graph]) -> npt.NDArray[np.int32]:

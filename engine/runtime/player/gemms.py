@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from vcc.cache.errors import VccError
 from vcc.cache.settings import cache_root
 from vcc.cache.shelf import Shelf
+from vcc.engine.runtime.player.collector import collector_paused
 from vcc.engine.runtime.player.gemm_report import GemmReport
 
 if TYPE_CHECKING:
@@ -83,8 +84,9 @@ def offer_gemms(
     try:
         if not Shelf(root, SHELF).shelves():
             return NoGemms(GemmReport(0, 0, lacking=True))
-        from vcc.engine.runtime.player.stored_gemms import offer_stored
+        with collector_paused():
+            from vcc.engine.runtime.player.stored_gemms import offer_stored
 
-        return offer_stored(handle, device, root, sizes)
+            return offer_stored(handle, device, root, sizes)
     except VccError as error:
         return NoGemms(GemmReport(0, 0, trouble=str(error)))

@@ -17,6 +17,7 @@ from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.beside import Beside
+from vcc.engine.runtime.player.collector import collector_paused
 from vcc.engine.runtime.player.device import Device, open_device
 from vcc.engine.runtime.player.gemms import Gemms, offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle
@@ -63,7 +64,10 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
         return load_recorded(boot, device)
     with boot.ledger.phase("verify"):
         blobs = _blobs(boot)
-    with ExitStack() as failed:  # a boot that fails gives everything back at once
+    with (
+        collector_paused(),
+        ExitStack() as failed,
+    ):  # a boot that fails gives everything back at once
         with boot.ledger.phase("modules"):
             arena = failed.enter_context(Arena(device.ordinal))
             handle = PlayerHandle(arena.handle, blobs[TABLE])
@@ -93,9 +97,10 @@ def add_cubins(handle: PlayerHandle, blobs: Mapping[str, bytes]) -> int:
     Raises:
         IntegrityError, DeviceError: one is refused.
     """
-    found = [name for name in blobs if name.startswith(CUBIN)]
-    for name in found:
-        handle.add_cubin(name.removeprefix(CUBIN), blobs[name])
+    found = {
+        name.removeprefix(CUBIN): data for name, data in blobs.items() if name.startswith(CUBIN)
+    }
+    handle.add_cubins(found)
     return len(found)
 
 
