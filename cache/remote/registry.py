@@ -74,7 +74,7 @@ def _client(url: RemoteUrl, session: Session, plain: bool) -> _Client:
 
 
 class _Auth(oras.auth.TokenAuth):  # type: ignore[misc]
-    """Tokens, and plain passwords too: oras would ask a place that their realm names for a token."""
+    """Tokens, and plain passwords too: oras would ask their realm for a token."""
 
     def authenticate_request(
         self, original: requests.Response, headers: dict[str, str], refresh: bool = False

@@ -133,10 +133,10 @@ def test_a_token_is_not_asked_of_another_host(oci):
 
 
 class Tokens:
-    """A registry that gives tokens and takes each for a few requests."""
+    """A registry that gives tokens and takes the first for a few requests, the later ones longer."""
 
-    def __init__(self, good_for):
-        self.good_for, self.given, self.used = good_for, 0, Counter()
+    def __init__(self, good_for, later=0):
+        self.good_for, self.later, self.given, self.used = good_for, later, 0, Counter()
 
     def __call__(self, handler, answer):
         if handler.path.startswith("/token"):
@@ -146,7 +146,8 @@ class Tokens:
             return
         token = handler.headers.get("Authorization")
         self.used[token] += 1
-        if token is not None and self.used[token] <= self.good_for:
+        good_for = self.good_for if token == "Bearer t1" else self.later
+        if token is not None and self.used[token] <= good_for:
             handler.pass_on(answer)
         else:
             self._ask(handler)
@@ -160,7 +161,7 @@ def test_a_token_that_expires_in_the_middle_is_replaced(oci, source, target):
     (entry,) = source.entries()
     with oci.spoilt() as (url, proxy):
         push_all(source, url)
-        proxy.spoil = Tokens(good_for=8)
+        proxy.spoil = Tokens(good_for=3, later=100)
         pull_one(target, url, entry)
         assert proxy.spoil.given > 1
     assert_intact(target.root, entry)
