@@ -180,6 +180,20 @@ def test_an_entry_that_cannot_be_read_back_is_used_from_memory(
     assert built.loaded.read_all()
 
 
+@pytest.mark.parametrize("what", ["find", "load", "publish"])
+def test_trouble_of_a_strict_store_ends_the_build(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def trouble(*_: Any, **__: Any) -> None:
+        raise StorageError("input/output error")
+
+    run(folder / "store")
+    monkeypatch.setattr(Store, what, trouble)
+    monkeypatch.setenv("VCC_STRICT", "1")
+    with pytest.raises(StorageError, match="input/output error"):
+        run(folder / "store", max_num_seqs=4)
+
+
 def test_a_splitting_op_that_does_not_exist_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="splitting op vcc::paged_atention does not exist"):
         run(folder / "store", config='{"splitting_ops": ["vcc::paged_atention"]}')
