@@ -32,6 +32,9 @@ class Gate(Protocol):
     def takes_unsigned(self, root: Path) -> bool:
         """Whether code of the store at `root` that bears no signature is used, as a shelf's."""
 
+    def for_pickles(self) -> Gate:
+        """The gate for what another program will unpickle: what was pulled needs a signature."""
+
     def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
         """Why the artifact is admitted, one line such as "written by this account".
 

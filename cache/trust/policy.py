@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcc.cache.errors import IntegrityError, VccError
 from vcc.cache.folder import Folder
-from vcc.cache.gate import Untrusted
+from vcc.cache.gate import Gate, Untrusted
 from vcc.cache.manifest import NewerFormat
 from vcc.cache.owners import is_accepted
 from vcc.cache.pulled import read_mark
@@ -57,6 +57,7 @@ class Case:
     owner: int
     place: TrustPlace
     revoked: Revocations
+    pulls: bool
 
     @property
     def writer(self) -> str:
@@ -85,10 +86,12 @@ class PolicyGate:
     Args:
         policy: "own", "signed" or "prod"; empty for the default of each tier.
         place: where it stands who is trusted.
+        pulls: whether `own` takes what was pulled by hand or from a trusted remote, unsigned.
     """
 
     policy: str
     place: TrustPlace
+    pulls: bool = True
 
     @property
     def fast_check(self) -> bool:
@@ -111,12 +114,16 @@ class PolicyGate:
         except (OSError, VccError):
             return False
 
+    def for_pickles(self) -> Gate:
+        """As in `Gate`."""
+        return replace(self, pulls=False)
+
     def admit(self, store: Folder, tier: Tier, entry: Entry, manifest: bytes, owner: int) -> str:
         """As in `Gate`."""
         policy = self.policy_of(store)
         try:
             revoked = read_revocations(self.place)
-            case = Case(store, tier, entry, manifest, owner, self.place, revoked)
+            case = Case(store, tier, entry, manifest, owner, self.place, revoked, self.pulls)
             if entry.artifact in revoked.artifacts:
                 raise _Refused(f"it was {revoked.artifacts[entry.artifact]}")
             return _RULES[policy](case)
@@ -164,11 +171,12 @@ def _own(case: Case) -> str:
         mark = read_mark(case.store, case.entry.artifact)
         if mark is None:
             return wrote
-        if mark.by_hand:
+        if case.pulls and mark.by_hand:
             return f"taken from {mark.url} by hand"
-        if _from_trusted(case, mark.url):
+        if case.pulls and _from_trusted(case, mark.url):
             return f"pulled from the trusted remote {mark.url}"
-        why = f"it was pulled from {mark.url}, which is not a trusted remote"
+        what = ", which is not a trusted remote" if case.pulls else ", and it holds pickles"
+        why = f"it was pulled from {mark.url}{what}"
     elif case.owner >= 0:
         why = f"it was written by {user_name(case.owner)}"
     found = case.judged()

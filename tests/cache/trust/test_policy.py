@@ -114,6 +114,21 @@ def test_a_signed_pull_is_admitted(site, key):
     assert site.why() == "signed by main"
 
 
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_pickles_that_were_pulled_need_a_signature(site, place, key, by_hand):
+    """vcc never reads them, but the program that gets them does."""
+    store = Store(site.root, gate=site.gate("own").for_pickles())
+    assert store.load(site.entry).trust.startswith("written by")
+    mark(site, by_hand=by_hand)
+    change_remotes(place, URL, trusted=True)
+    assert site.why("own")
+    with pytest.raises(Untrusted, match="holds pickles"):
+        store.load(site.entry)
+    site.trust(key)
+    site.sign(key)
+    assert store.load(site.entry).trust == "signed by main for ci-main"
+
+
 @pytest.mark.parametrize("data", [b"", b"{}", b"x" * 5000, b'{"by_hand":true}'])
 def test_a_mark_that_cannot_be_read_admits_nothing(site, data):
     mark(site, by_hand=True)
