@@ -13,6 +13,7 @@ from vcc.cache.gate import Untrusted, gate_of
 from vcc.cache.pulled import Mark, write_mark
 from vcc.cache.root import opened
 from vcc.cache.settings import read_settings
+from vcc.cache.store import Store
 from vcc.cache.trust.place import SYSTEM, TrustPlace
 from vcc.cache.trust.policy import PolicyGate
 from vcc.cache.trust.publickey import MissingExtra
