@@ -11,8 +11,11 @@ from vcc.cli.console import age_text, columns, note, out, out_json, size_text
 if TYPE_CHECKING:
     from vcc.cache.care.items import Item
 
-_HEAD = ("artifact", "age", "size", "dtype", "compile", "graphs", "what")
-_LABELS = ("model.dtype", "config.mode", "config.cuda_graph_mode")
+TITLE = " · "
+"""Between the parts of a title; the first is the model, the others have columns of their own."""
+
+_HEAD = ("artifact", "age", "size", "target", "dtype", "compile", "graphs", "model")
+_LABELS = ("target", "model.dtype", "config.mode", "config.cuda_graph_mode")
 
 
 def inspect_cache(cache_dir: options.CacheDir = None, json: options.Json = False) -> None:
@@ -55,5 +58,5 @@ def _row(item: Item) -> tuple[str, ...]:
         age_text(item.age),
         size_text(item.size),
         *(item.shown.get(label, "-") for label in _LABELS),
-        item.title,
+        item.title.split(TITLE)[0],
     )

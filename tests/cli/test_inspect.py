@@ -16,8 +16,10 @@ def test_an_empty_store_is_said(vcc, own_store):
 def test_cache_lists_what_is_stored(vcc, engine):
     vcc("compile", "demo", "--mode", "full")
     head, row = vcc("inspect", "cache").out.splitlines()
-    assert head.split() == ["artifact", "age", "size", "dtype", "compile", "graphs", "what"]
-    assert "bf16" in row
+    columns = ["artifact", "age", "size", "target", "dtype", "compile", "graphs", "model"]
+    assert head.split() == columns
+    assert row.count("bf16") == 1
+    assert "cpu:x86-64-v3" in row
     assert "full" in row
     assert row.endswith("demo for tests")
     (found,) = vcc("inspect", "cache", "--json").json["artifacts"]
