@@ -226,8 +226,7 @@ class Registry:
         for again in (False, True):
             token = self.client.token
             response = self._sent(method, url, what, options)
-            refused = response.status_code in (401, 403)
-            if refused and not again and self.client.token is not None:
+            if response.status_code in (401, 403) and not again:
                 response.close()
                 self.client.forget(token)
                 continue

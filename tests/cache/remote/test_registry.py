@@ -133,7 +133,7 @@ def test_a_token_is_not_asked_of_another_host(oci):
 
 
 class Tokens:
-    """A registry that gives tokens and takes the first for a few requests, the later ones longer."""
+    """A registry that gives tokens and takes the first for few requests, later ones longer."""
 
     def __init__(self, good_for, later=0):
         self.good_for, self.later, self.given, self.used = good_for, later, 0, Counter()
