@@ -105,7 +105,7 @@ class Store:
         Args:
             base: the part of the request that is always stated.
             wanted: open fields that must be equal; fields left out match anything.
-            accept: the caller's host rules; the remote is asked when no entry passes.
+            accept: the caller's host rules; the remote is asked when no entry passes and loads.
 
         Raises:
             Unsafe: the root is not safe to use.
@@ -116,7 +116,7 @@ class Store:
             return not entry.differences(wanted or {}) and accept(entry)
 
         found = tuple(entry for entry in self._refs(base.digest.hex) if usable(entry))
-        if found or not self._brought(base, usable):
+        if self._has_good(found) or not self._brought(base, usable):
             return found
         return tuple(entry for entry in self._refs(base.digest.hex) if usable(entry))
 
@@ -219,6 +219,20 @@ class Store:
         for name, reason in refs.bad:
             self._watch.damaged(tier, name, reason, [(REFS, base, name)])
         return refs.entries
+
+    def _has_good(self, found: tuple[Entry, ...]) -> bool:
+        """Whether one of these loads; only where a remote could make up for it is that tried.
+
+        An entry that the gate does not admit, or that is damaged, must not keep the remote from
+        being asked: it may have the right one, or its signature.
+        """
+        return any(self.remote is None or self._loads(entry) for entry in found)
+
+    def _loads(self, entry: Entry) -> bool:
+        try:
+            return self.load(entry) is not None
+        except VccError:
+            return False
 
     def _brought(self, base: Key, usable: Callable[[Entry], bool]) -> bool:
         """Whether the remote had an answer; its failure costs a build and nothing else."""
