@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from vcc.cache.errors import IntegrityError, ModelError
+from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError, MissingArtifact, ModelError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.models.build_module import build_module
@@ -17,7 +18,13 @@ from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner
 from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.settings import Boot
-from vcc.engine.runtime.torch_loader import open_program
+from vcc.engine.runtime.torch_loader import constants_of_artifact, open_program
+
+
+class WeightsContent(MissingArtifact):
+    """Constants that were computed at build time are not those of this model: a miss."""
+
+    id = "WEIGHTS_CONTENT"
 
 
 def load_module_pieces(boot: Boot) -> ForwardRunner:
@@ -120,12 +127,37 @@ def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
     if boot.source.tensors:
         found = _from_file(boot, names)
     else:
-        found = {k: v.contiguous() for k, v in _module(boot).state_dict().items()}
+        module = _module(boot)
+        found = {k: v.contiguous() for k, v in module.state_dict().items()}
+        _check_constants(boot, program, module)
     if missing := [name for name in names if name not in found]:
         raise ModelError(f"the module has no parameter {missing[0]}", "its code has changed")
     for value in values:
         _check_weight(value.target, found[value.target], DTYPES[value.dtype], value.shape)
     return {value.name: found[value.target] for value in values}
+
+
+def _check_constants(boot: Boot, program: Program, module: torch.nn.Module) -> None:
+    """Refuse an artifact whose constants are not those that the factory computes now.
+
+    Source and shapes are in the key; what a factory reads from elsewhere is not.
+    """
+    own = dict(module.named_buffers())
+    stored = constants_of_artifact(boot, program)
+    for one in program.of_role("constant"):
+        buffer, constant = own.get(one.target), stored[one.name]
+        if buffer is not None and _digest(buffer) != _digest(constant):
+            raise WeightsContent(
+                f"the artifact is of another content of {boot.source.name}",
+                f"buffer {one.target} is not what it was when it was built, and its source is",
+                "vcc cache rm the artifact and build again, or keep the buffer in the state_dict()",
+            )
+
+
+def _digest(data: torch.Tensor) -> Digest:
+    return Digest.of(
+        data.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    )
 
 
 def _check_weight(name: str, found: torch.Tensor, dtype: torch.dtype, shape: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.module_run import Output
 from vcc.engine.monitor import Ledger
 from vcc.engine.runtime import module_loader, torch_loader
+from vcc.engine.runtime.module_loader import WeightsContent
 
 
 class Odd(nn.Linear):
@@ -85,3 +86,35 @@ def test_a_constant_without_elements_is_read() -> None:
     boot: Any = SimpleNamespace(loaded=SimpleNamespace(manifest=manifest, read=lambda name: b""))
     program = Program(1, [], [value("e", "constant", [0, 8])], [], [])
     assert torch_loader.constants_of_artifact(boot, program)["e"].shape == (0, 8)
+
+
+class Scaled(nn.Module):
+    """A module whose buffer is no part of its state."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+
+
+def test_constants_of_another_content_are_a_miss_and_no_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """F100: the same source and shapes, but what the factory reads from elsewhere has changed."""
+    built = torch.arange(4.0)
+    constant = value("table", "constant", [4])
+    program = Program(1, [], [constant], [], [])
+    for now, fits in ((built.clone(), True), (built + 1, False), (built.double(), True)):
+        boot = booting(monkeypatch, Scaled(now))
+        boot.loaded = SimpleNamespace(
+            manifest=SimpleNamespace(
+                info={"constants": {"table": {"dtype": "float32", "shape": [4]}}}
+            ),
+            read=lambda name: built.numpy().tobytes(),
+        )
+        if fits:
+            assert module_loader._weights(boot, program) == {}
+            continue
+        with pytest.raises(WeightsContent, match="another content of m:f") as error:
+            module_loader._weights(boot, program)
+        assert "buffer table" in error.value.why
+        assert "vcc cache rm" in error.value.hint
