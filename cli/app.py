@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("vcc.cli.run", "run_command"),
     "explain": ("vcc.cli.explain", "explain_command"),
     "diff": ("vcc.cli.diff", "diff_command"),
+    "prewarm": ("vcc.cli.prewarm", "prewarm_command"),
     "tune": ("vcc.cli.tune", "tune_command"),
     "push": ("vcc.cli.push", "push_command"),
     "pull": ("vcc.cli.pull", "pull_command"),

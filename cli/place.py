@@ -21,6 +21,13 @@ class Place:
     policy: options.Policy = None
     strict: options.Strict = False
 
+    def words(self, store: Store) -> list[str]:
+        """The same options for another vcc, which shall use this store."""
+        words = ["--cache-dir", str(store.root)]
+        words += ["--remote", self.remote] if self.remote is not None else []
+        words += ["--policy", self.policy] if self.policy is not None else []
+        return words + (["--strict"] if self.strict else [])
+
 
 def takes_place(command: Command) -> Command:
     """A command whose parameter `place` becomes the options of `Place`."""

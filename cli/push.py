@@ -56,7 +56,7 @@ def push_command(
     with opened_remote(remote_of(to, "--to")) as remote:
 
         def carry(entry: Entry, told: Told) -> Carried:
-            _check_vendor(store, entry, remote, allow_vendor)
+            check_vendor(store, entry, remote, allow_vendor)
             push = Push(remote, Patience(BY_HAND), verify_remote, told)
             if dry_run:
                 return _planned(push, store, entry)
@@ -83,7 +83,7 @@ def _planned(push: Push, store: Store, entry: Entry) -> Carried:
     return Carried(entry.artifact, entry.title, state, size, len(missing))
 
 
-def _check_vendor(store: Store, entry: Entry, remote: Remote, allowed: bool) -> None:
+def check_vendor(store: Store, entry: Entry, remote: Remote, allowed: bool) -> None:
     """Say so where kernels of a library go to a public place; a registry needs --allow-vendor."""
     from vcc.cache.errors import UsageError
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from vcc.cache.digest import Digest
@@ -37,10 +39,11 @@ def find_compiler() -> Compiler:
             f"no C++ compiler: {' and '.join(names)} not found on PATH",
             "install one (Debian: apt install g++), or run eagerly with --compile none",
         )
-    return Compiler(path.rsplit("/", 1)[-1], _version_of(path))
+    return Compiler(path.rsplit("/", 1)[-1], _version_of(path, os.stat(path).st_mtime_ns))
 
 
-def _version_of(path: str) -> str:
+@lru_cache(maxsize=8)
+def _version_of(path: str, changed: int) -> str:
     command = [path, "-dumpfullversion", "-dumpversion"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
@@ -65,8 +68,12 @@ def compiler_options(compiler: str) -> dict[str, object]:
     return {} if known else {"cpp.cxx": (None, name)}
 
 
+@lru_cache(maxsize=1)
 def engine_digest() -> str:
-    """Digest of vcc's own build side: the decoder, the passes, the partition, the operators."""
+    """Digest of vcc's own build side: the decoder, the passes, the partition, the operators.
+
+    Read once: what a process has imported stays what it is.
+    """
     root = Path(__file__).resolve().parents[1]
     folders = ("compile", "graphs", "models", "ops", "partition", "passes", "torch_shim", "trace")
     files = sorted(p for folder in folders for p in (root / folder).rglob("*.py"))

@@ -91,6 +91,12 @@ def no_color() -> bool:
     return bool(os.environ.get("NO_COLOR"))
 
 
+def github_summary() -> Path | None:
+    """GITHUB_STEP_SUMMARY: the file that a runner of GitHub shows as a job's summary, if set."""
+    named = os.environ.get("GITHUB_STEP_SUMMARY", "")
+    return Path(named) if named else None
+
+
 def without_optimisation() -> tuple[dict[str, str], bool]:
     """The environment of the same program with assertions, and whether that changes anything."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONOPTIMIZE"}
