@@ -154,7 +154,12 @@ class TrustPlace:
 
 @contextmanager
 def _opened(path: Path, *, create: bool = False) -> Iterator[Folder]:
-    with opened_place(path, create=create) as folder:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(opened_place(path, create=create))
+        except Unsafe as error:  # its advice is about the store's root
+            error.hint = error.hint.replace("VCC_CACHE_DIR", "VCC_TRUST_DIR")
+            raise
         _check_writer(os.fstat(folder.fd), str(path))
         yield folder
 

@@ -8,7 +8,14 @@ import platformdirs
 import pytest
 
 from vcc.cache.errors import ConfigError
-from vcc.cache.settings import VARIABLE, Settings, cache_root, parse_size, read_settings
+from vcc.cache.settings import (
+    VARIABLE,
+    Settings,
+    cache_root,
+    parse_size,
+    read_settings,
+    signing_secrets,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +97,14 @@ def test_a_size_that_is_none_is_refused(text: str) -> None:
 def test_a_variable_that_cannot_be_read_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         read_settings({name: value})
+
+
+def test_signing_secrets_are_read_apart_from_what_may_be_shown():
+    variables = {"VCC_SIGNING_KEY": "canary-key", "VCC_SIGNING_PASSPHRASE": "canary-word"}
+    assert signing_secrets(variables) == ("canary-key", "canary-word")
+    assert "canary" not in repr(read_settings(variables))
+    assert signing_secrets({}) == ("", "")
+
+
+def test_trusted_accounts_are_a_setting():
+    assert read_settings({"VCC_TRUSTED_UIDS": "17,18"}).trusted_uids == (17, 18)

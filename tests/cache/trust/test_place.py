@@ -81,6 +81,14 @@ def test_what_others_can_write_is_refused(place, part, mode):
         place.read_folder("keys", Thing)
 
 
+def test_the_advice_is_about_the_trust_folder(place):
+    place.write("a.json", Thing("a"))
+    place.user.chmod(0o777)
+    with pytest.raises(Unsafe) as caught:
+        place.read("a.json", Thing)
+    assert f"chmod o-w {place.user}, or set VCC_TRUST_DIR" in caught.value.hint
+
+
 @pytest.mark.root
 @pytest.mark.parametrize("part", ["", "keys", "keys/a.json"])
 def test_what_another_account_owns_is_refused(place, as_root, part):
