@@ -114,7 +114,13 @@ def _fill(boot: Boot, handle: PlayerHandle, layout: Layout, blobs: Mapping[str, 
     state = state_of(boot)
     for one in layout.tensors.values():
         if one.role == "constant":
-            handle.write(one.address, np.frombuffer(blobs[CONSTANT + one.target], np.uint8))
+            data = blobs.get(CONSTANT + one.target, b"")
+            if len(data) != one.bytes:
+                raise IntegrityError(
+                    f"constant {one.target[:60]} is {len(data)} bytes",
+                    f"the table takes {one.bytes} bytes",
+                )
+            handle.write(one.address, np.frombuffer(data, np.uint8))
         elif one.role == "weight":
             if one.target not in state:
                 raise ModelError(

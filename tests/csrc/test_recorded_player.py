@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from vcc.engine.config.modes import CompileMode, GraphMode
 from vcc.engine.config.types import CompilationConfig
 from vcc.engine.graphs.recorder.decoder_plan import LOGITS, decoder_recording
 from vcc.engine.graphs.recorder.plan import IO, KINDS, Descriptor, Recording
+from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import (
     NONE,
@@ -25,6 +27,7 @@ from vcc.engine.graphs.table.types import (
     Param,
     ParamKind,
     Region,
+    Role,
     Segment,
     SegmentKind,
     Symbol,
@@ -92,6 +95,17 @@ def table(found: Recording, descriptor: Descriptor, extra: int = 0) -> bytes:
             segments=(Segment(SegmentKind.PIECE, "recorded", 2),),
         )
     )
+
+
+def changed(name: str, /, **fields: object) -> Callable[[NodeTable], NodeTable]:
+    """A table with one tensor changed."""
+
+    def change(made: NodeTable) -> NodeTable:
+        tensors = tuple(replace(one, **fields) if one.name == name else one for one in made.tensors)
+        assert tensors != made.tensors
+        return replace(made, tensors=tensors)
+
+    return change
 
 
 @pytest.fixture
@@ -170,7 +184,62 @@ def test_a_table_of_larger_memory_is_refused(fake: Fake, arena: RawArena) -> Non
     first.close()
 
 
-@pytest.mark.parametrize("name", ["table/recorded.1.2", "table/recorded.a.1.0", "table/recorded."])
+HOSTILE: dict[str, tuple[Callable[[NodeTable], NodeTable], str]] = {
+    "sizes of another step": (
+        lambda t: replace(t, symbols=(Symbol("T", 2, 2), *t.symbols[1:])),
+        "its name says",
+    ),
+    "a size too many": (
+        lambda t: replace(t, symbols=(*t.symbols, Symbol("Z", 1, 1))),
+        "its name says",
+    ),
+    "a range of sizes": (
+        lambda t: replace(t, symbols=(Symbol("T", 1, 4), *t.symbols[1:])),
+        "T 1 to 4",
+    ),
+    "an input that is too short": (
+        changed("input_ids", shape=(1,)),
+        "input int32 [1]",
+    ),
+    "an input of another dtype": (changed("positions", dtype="int8"), "positions is input int8"),
+    "a block table of other rows": (changed("block_table", shape=(2, 4)), "block_table"),
+    "an input that is an output": (changed("seq_lens", role=Role.OUTPUT), "seq_lens is output"),
+    "an input under another name": (changed("query_start", name="start"), "query_start"),
+    "narrow logits": (changed(LOGITS, shape=(4, 2)), "logits is output float32 [4, 2]"),
+    "one row of logits": (changed(LOGITS, shape=(1, 8)), "logits"),
+    "logits of whole numbers": (changed(LOGITS, dtype="int32"), "logits is output int32"),
+    "logits of another float": (changed(LOGITS, dtype="bfloat16"), "different dtypes"),
+    "no logits": (changed(LOGITS, name="other"), "logits"),
+}
+"""Tables that the player takes, stored as the step of four rows of four sequences."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_table_that_is_not_the_step_of_its_name_is_refused(
+    fake: Fake, arena: RawArena, name: str
+) -> None:
+    """Before anything is written into it or read from behind it."""
+    change, said = HOSTILE[name]
+    found = recording()
+    tables = {Recorded.parse(one.blob): table(found, one) for one in STEPS}
+    four = Recorded.parse(STEPS[1].blob)
+    tables[four] = encode(change(decode(tables[four])))
+    first = PlayerHandle(arena.handle, tables[largest_first(tables)[0]])
+    with pytest.raises(IntegrityError) as caught:
+        place(first, tables, LIMITS.num_blocks, LIMITS)
+    assert said in str(caught.value)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("table/recorded.1.2", "table/recorded.a.1.0", "table/recorded."),
+        *("table/recorded.01.1.0", "table/recorded.1.1.2", "table/recorded.1.1.00"),
+        *("table/recorded.0.0.0", "table/recorded.1.2.0", "table/recorded.4.2.1"),
+        *(f"table/recorded.{'9' * 5000}.1.0", "table/recorded.1.1.0\n", "table/recorded.٣.1.0"),
+    ],
+)
 def test_blob_names_that_are_no_steps_are_refused(name: str) -> None:
     with pytest.raises(IntegrityError, match="names no recorded step"):
         Recorded.parse(name)

@@ -24,6 +24,7 @@ from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout, WeightPlace
 from vcc.engine.runtime.player.memory import check_room, choose_blocks
 from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.player.step_check import check_range
 from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
 
@@ -269,13 +270,15 @@ def bindings_of(boot: Boot) -> dict[str, Binding]:
 def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
     from vcc.engine.runtime.batch import StepLimits
 
-    settings = boot.settings
-    return StepLimits(
+    settings, logits = boot.settings, layout.tensor("logits")
+    limits = StepLimits(
         max_tokens=settings.model.max_num_batched_tokens or 1,
         max_seqs=settings.max_seqs,
         block_size=settings.block_size,
         num_blocks=blocks,
         max_blocks_per_seq=settings.max_blocks_per_seq,
         max_model_len=settings.model.max_model_len or 1,
-        vocab=layout.tensor("logits").shape[1],
+        vocab=logits.shape[-1] if logits.shape else 0,
     )
+    check_range(layout, limits)
+    return limits

@@ -66,15 +66,19 @@ def _limits(boot: Boot, tables: Mapping[Recorded, bytes]) -> StepLimits:
     from vcc.engine.graphs.table.decode import decode
 
     table = decode(tables[largest_first(tables)[0]])
-    (blocks,) = (symbol.high for symbol in table.symbols if symbol.name == "K")
-    (vocab,) = (int(one.shape[-1]) for one in table.tensors if one.name == "logits")
+    blocks = [symbol.high for symbol in table.symbols if symbol.name == "K"]
+    widths = [one.shape[-1] for one in table.tensors if one.name == "logits" and one.shape]
+    if not blocks or not widths or not isinstance(widths[0], int):
+        raise IntegrityError(
+            "a recorded table is not a decoder's step", "it has no KV blocks or no logits"
+        )
     settings = boot.settings
     return StepLimits(
         max_tokens=max(one.tokens for one in tables),
         max_seqs=max(one.seqs for one in tables),
         block_size=settings.block_size,
-        num_blocks=blocks,
+        num_blocks=blocks[0],
         max_blocks_per_seq=settings.max_blocks_per_seq,
         max_model_len=settings.model.max_model_len or 1,
-        vocab=vocab,
+        vocab=widths[0],
     )

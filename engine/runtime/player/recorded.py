@@ -7,6 +7,7 @@ steps within the largest, so prompts of any length are read in chunks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, PlayerHandle, Read, Shape
 from vcc.engine.runtime.player.layout import NUMPY, Layout
+from vcc.engine.runtime.player.step_check import check_step
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
 
@@ -45,10 +47,14 @@ class Recorded:
         Raises:
             IntegrityError: it names no step.
         """
-        parts = name.removeprefix(PREFIX).split(".")
-        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        match = _NAME.fullmatch(name)
+        if match is None:
             raise IntegrityError(f"blob {name[:60]} names no recorded step")
-        tokens, seqs, uniform = map(int, parts)
+        tokens, seqs, uniform = map(int, match.groups())
+        if seqs > tokens or (uniform and seqs != tokens):
+            raise IntegrityError(
+                f"blob {name[:60]} names no recorded step", "each sequence has a row of it or more"
+            )
         return cls(tokens, seqs, bool(uniform))
 
     @property
@@ -56,6 +62,10 @@ class Recorded:
         """As the player sees it."""
         parts = Parts.UNIFORM if self.uniform else Parts.NONE
         return Shape(Mode.FULL, self.tokens, self.seqs, parts)
+
+
+_NAME = re.compile(re.escape(PREFIX) + r"([1-9][0-9]{0,8})\.([1-9][0-9]{0,8})\.([01])")
+"""One spelling for each step, so that two blobs cannot mean the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +95,18 @@ def place(
         limits: of a step.
 
     Raises:
-        IntegrityError: tables of different memory.
+        IntegrityError: tables of different memory, or of other steps than their names say.
         DeviceError: out of memory.
     """
-    steps = []
+    steps: list[RecordedStep] = []
     for index, recorded in enumerate(largest_first(tables)):
         handle = first if index == 0 else first.beside(tables[recorded])
         handle.place(blocks, blocks, SLOTS, RING)
         layout = Layout.read(handle.describe())
+        sizes = {"T": recorded.tokens, "B": recorded.seqs, "K": blocks}
+        check_step(layout, sizes, limits)
+        if steps and layout.tensor("logits").dtype != steps[0].layout.tensor("logits").dtype:
+            raise IntegrityError("recorded tables have logits of different dtypes")
         writers = tuple(
             StepInputs(_Slot(layout, slot), _sized(limits, recorded))
             for slot in range(len(layout.slots))

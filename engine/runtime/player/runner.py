@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,23 @@ from vcc.engine.runtime.player.decode import Decoding
 from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.gemm_report import GemmReport
 from vcc.engine.runtime.player.gemms import Gemms, NoGemms
-from vcc.engine.runtime.player.handle import GraphCounts, Inputs, Parts, PlayerHandle, Read, Shape
+from vcc.engine.runtime.player.handle import (
+    GraphCounts,
+    Inputs,
+    Mode,
+    Parts,
+    PlayerHandle,
+    Read,
+    Shape,
+)
 from vcc.engine.runtime.player.layout import NUMPY, Layout
 from vcc.engine.runtime.player.sampling import write_sampling
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
+
+
+_DTYPE_NAMES = tuple(DTYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +143,32 @@ class PlayerRunner:
             self.stat.record(batch.tokens, decision, batch.seqs)
             tokens: Int32Array = self._parts.layout.tokens()[0, : batch.seqs].copy()
             return tokens
+
+    def graph_list(self) -> list[dict[str, object]]:
+        """The graphs there are, once all have come; a piecewise one is a graph for each piece."""
+        pieces = self._parts.layout.segments[0]
+        counts = self._parts.handle.graphs(wait=True)
+        return [
+            {
+                "mode": shape.mode.name.lower(),
+                "tokens": shape.tokens,
+                "seqs": shape.seqs,
+                "uniform": Parts.UNIFORM in shape.parts,
+                "graphs": pieces if shape.mode is Mode.PIECEWISE else 1,
+                "built": counts.ready == counts.wanted,
+            }
+            for shape in sorted(self._parts.shapes.graphs(0)[0])
+        ]
+
+    def gemm_routes(self) -> list[dict[str, object]]:
+        """Who computes the matrix products of these graphs, equal ones counted together."""
+        sizes = {(shape.tokens, shape.seqs) for shape in self._parts.shapes.graphs(0)[0]}
+        found: Counter[tuple[tuple[str, object], ...]] = Counter()
+        for tokens, seqs in sorted(sizes):
+            for one in self._parts.handle.gemms(tokens, seqs):
+                named = {**one, "dtype": _DTYPE_NAMES[one["dtype"]]}
+                found[tuple((name, value) for name, value in named.items() if name != "node")] += 1
+        return [{**dict(product), "count": count} for product, count in found.items()]
 
     @property
     def decoding(self) -> Decoding:

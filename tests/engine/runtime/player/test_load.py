@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,16 @@ from support.player_runner import batch
 from support.step_tables import (
     CUBIN,
     HIDDEN,
+    SEQS,
+    TOKENS,
     VOCAB,
     toy_step,
 )
 
 from vcc.cache.errors import DeviceError, GraphError, IntegrityError, ModelError
 from vcc.engine.config.kv_memory import KvMemory
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.encode import encode
 from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.runtime.player import device as devices
 
@@ -120,12 +125,58 @@ def test_no_memory_for_one_block_is_told(weights: Path) -> None:
     assert "--kv-memory" in told.value.hint
 
 
-def test_wrong_weights_are_named(weights: Path) -> None:
+def test_wrong_weights_are_named_and_nothing_is_kept(weights: Path) -> None:
+    free = devices.open_device().free_memory
     other = TensorInfo("bfloat16", (VOCAB, HIDDEN + 1), weights, 0, 2)
-    with pytest.raises(ModelError, match="w is"):
-        loaded(boot(weights, tensors={"stored": other}))
-    with pytest.raises(ModelError, match="stored"):
-        loaded(boot(weights, tensors={}))
+    whole = TensorInfo("int32", (VOCAB, HIDDEN), weights, 64, 64 + 4 * VOCAB * HIDDEN)
+    for tensors, said in (
+        (
+            {"stored": other},
+            f"w is [{VOCAB}, {HIDDEN + 1}], the artifact takes [{VOCAB}, {HIDDEN}]",
+        ),
+        ({"stored": whole}, "w is int32, the artifact takes bfloat16"),
+        ({}, "stored"),
+    ):
+        with pytest.raises(ModelError) as told:
+            loaded(boot(weights, tensors=tensors))
+        assert told.value.what == "the weights are not what the artifact was built for"
+        assert said in told.value.why
+        gc.collect()
+        assert devices.open_device().free_memory == free
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("logits", {"shape": (1, VOCAB)}, "logits is output"),
+        ("logits", {"shape": (VOCAB,)}, "logits is output"),
+        ("logits", {"dtype": "int16"}, "logits is output int16"),
+        ("seq_lens", {"dtype": "float32"}, "seq_lens is input float32"),
+        ("input_ids", {"shape": (1,)}, "input_ids is input int32 [1]"),
+        ("block_table", {"shape": ("B", 1)}, "block_table is input"),
+        ("positions", {"name": "position"}, "positions"),
+    ],
+)
+def test_a_table_that_is_no_step_of_these_limits_is_refused(
+    weights: Path, name: str, fields: dict[str, object], said: str
+) -> None:
+    """Verified bytes and a sound table: what is missing is that a step can be written into it."""
+    table = decode(toy_step(layers=2).data)
+    tensors = tuple(replace(one, **fields) if one.name == name else one for one in table.tensors)
+    hostile = encode(replace(table, tensors=tensors))
+    with pytest.raises(IntegrityError) as told:
+        loaded(boot(weights, blobs={"table/step": hostile}))
+    assert said in str(told.value)
+
+
+def test_limits_beyond_the_table_are_refused(weights: Path) -> None:
+    table = decode(toy_step(layers=2).data)
+    for index, most in ((0, TOKENS), (1, SEQS)):
+        symbols = list(table.symbols)
+        symbols[index] = replace(symbols[index], high=most - 1)
+        hostile = encode(replace(table, symbols=tuple(symbols)))
+        with pytest.raises(IntegrityError, match="artifact's limits"):
+            loaded(boot(weights, blobs={"table/step": hostile}))
 
 
 def test_a_cubin_under_another_name_is_refused(weights: Path) -> None:
