@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import platformdirs
 import pytest
+from support.sources import ROOT
 
 from vcc.cache.errors import ConfigError
 from vcc.cache.settings import (
@@ -108,3 +110,11 @@ def test_signing_secrets_are_read_apart_from_what_may_be_shown():
 
 def test_trusted_accounts_are_a_setting():
     assert read_settings({"VCC_TRUSTED_UIDS": "17,18"}).trusted_uids == (17, 18)
+
+
+def test_every_variable_of_the_store_stands_in_the_documents():
+    text = (ROOT / "cache/settings.py").read_text()
+    names = set(re.findall(r'"((?:VCC|XDG)_[A-Z_]+)"', text))
+    page = (ROOT / "docs/config.md").read_text()
+    assert len(names) > 10
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
