@@ -42,8 +42,23 @@ size_t whole(const char* path) {
   return file >> value ? value : SIZE_MAX;  // "max" is no number
 }
 
-// What the control group may still take. Cached files can be dropped, so what counts is what
-// cannot: anonymous and shared memory. Where the kernel does not say, the group is left out.
+// Cached files can be dropped, so what counts is what cannot: anonymous and shared memory, and what
+// the kernel and huge pages hold. MemAvailable is no help: guests whose memory grows as it is used
+// say 0 there long before they have none.
+size_t machine_left() {
+  static const char* const kHeld[] = {
+      "AnonPages:", "Shmem:", "SUnreclaim:", "PageTables:", "KernelStack:", "Hugetlb:"};
+  const size_t total = number_in("/proc/meminfo", "MemTotal:");
+  if (total == SIZE_MAX) return SIZE_MAX;
+  size_t held = 0;
+  for (const char* name : kHeld) {
+    const size_t kib = number_in("/proc/meminfo", name);
+    if (kib != SIZE_MAX) held += kib;
+  }
+  return (total - std::min(total, held)) << 10;
+}
+
+// What the control group may still take. Where the kernel does not say, the group is left out.
 size_t group_left() {
   const size_t limit = whole("/sys/fs/cgroup/memory.max");
   const size_t anonymous = number_in("/sys/fs/cgroup/memory.stat", "anon");
@@ -52,17 +67,19 @@ size_t group_left() {
   return limit - std::min(limit, anonymous + shared);
 }
 
+std::string of_group(size_t bytes) {
+  return bytes == SIZE_MAX ? "any number" : std::to_string(bytes);
+}
+
 }  // namespace
 
-size_t host_memory_left() {
-  const size_t kib = number_in("/proc/meminfo", "MemAvailable:");
-  return std::min(kib == SIZE_MAX ? SIZE_MAX : kib << 10, group_left());
-}
+size_t host_memory_left() { return std::min(machine_left(), group_left()); }
 
 HostMemory::HostMemory(size_t size) : size_(size) {
   if (size == 0) return;
-  if (const size_t left = host_memory_left(); left < size) {
-    throw shortage(size, std::to_string(left) + " are available");
+  if (host_memory_left() < size) {
+    throw shortage(size, std::to_string(machine_left()) + " are left on this machine, " +
+                             of_group(group_left()) + " to its control group");
   }
   mapped_bytes_ = size + kHuge;
   mapped_ =

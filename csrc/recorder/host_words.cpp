@@ -8,12 +8,6 @@
 
 namespace vcc::recorder {
 
-namespace {
-
-constexpr uint64_t kLowest = 1ull << 32;
-
-}  // namespace
-
 HostWords::HostWords() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/maps", "re"),
                                                              &std::fclose);
@@ -24,7 +18,7 @@ HostWords::HostWords() {
     char modes[5] = {}, path[8] = {};
     if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %6s", &start, &end, modes, path) < 3) continue;
     const bool device = std::string_view(path).starts_with("/dev/");
-    if (modes[0] != 'r' || modes[3] != 'p' || device || start < kLowest) continue;
+    if (modes[0] != 'r' || modes[3] != 'p' || device) continue;
     if (!ranges_.empty() && ranges_.back().second == start) {
       ranges_.back().second = end;
     } else {
@@ -33,7 +27,7 @@ HostWords::HostWords() {
   }
 }
 
-bool HostWords::contains(uint64_t word) const {
+bool HostWords::is_mapped(uint64_t word) const {
   const auto after =
       std::upper_bound(ranges_.begin(), ranges_.end(), word,
                        [](uint64_t at, const auto& range) { return at < range.first; });

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.gpu_jobs import GPU, Done, vcc
+from support.gpu_jobs import GPU, vcc
+from support.recorded_demo import LIMITS, SIZES, compiled, recorded_demo
 
 pytestmark = pytest.mark.gpu
-
-LIMITS = ("--max-model-len", 256, "--max-num-seqs", 8)
-SIZES = ("--mode", "full", "--shapes", "1,2,4,8,64")
-PROMPT = ("--prompt", "It is a truth", "--max-new-tokens", 24, "--temperature", 0)
-
-
-def compiled(store: Path, *words: object, code: int = 0) -> Done:
-    done = vcc("compile", *words, "--json", store=store, timeout=540)
-    assert done.code == code, f"exit {done.code}\n{done.text[-6000:]}"
-    return done
-
-
-def tokens(store: Path, *words: object) -> list[list[int]]:
-    done = vcc("run", "demo", *words, *PROMPT, "--json", store=store)
-    assert done.code == 0, done.text[-6000:]
-    return [list(one["token_ids"]) for one in done.json["prompts"]]
 
 
 @contextmanager
@@ -37,20 +21,9 @@ def in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("mode", ["none", "stock"])
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
-def test_the_demo_is_recorded_and_runs_without_torch(tmp_path: Path, mode: str, dtype: str) -> None:
-    store, target = tmp_path / "store", ("--target", "sm_90", "--dtype", dtype)
-    found = compiled(store, "demo", "--compile", mode, *target, *SIZES, *LIMITS).json
-    recorded = found["info"]["recorded"]
-    print(json.dumps(recorded, indent=1))
-    assert [one["tokens"] for one in recorded] == [64, 8, 4, 2, 1]
-    assert all(one["nodes"] and one["pointers"] for one in recorded)
-    words = ("--compile", mode, *target, *SIZES, *LIMITS, "--require-warm")
-    here = tokens(store, *words)
-    if dtype == "fp32":
-        cpu = tokens(tmp_path / "cpu", "--compile", "none", "--target", "cpu", "--dtype", dtype)
-        assert here == cpu
+def test_the_eager_demo_is_recorded_and_runs_without_torch(tmp_path: Path, dtype: str) -> None:
+    recorded_demo(tmp_path, "none", dtype)
 
 
 def test_separate_decode_graphs_are_recorded_too(tmp_path: Path) -> None:

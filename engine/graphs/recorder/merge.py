@@ -142,7 +142,12 @@ def _without_addresses(node: Any) -> Any:
 
 
 _CLEARED: Mapping[type, dict[str, Any]] = {
-    KernelDraft: {"parameters": b"", "live": frozenset(), "host": frozenset()},
+    KernelDraft: {
+        "parameters": b"",
+        "live": frozenset(),
+        "host": frozenset(),
+        "low": frozenset(),
+    },
     MemsetDraft: {"target": 0, "pitch": 0},
     MemcpyDraft: {"source": 0, "target": 0},
 }
@@ -151,8 +156,11 @@ _CLEARED: Mapping[type, dict[str, Any]] = {
 def _kernel(making: _Making, name: str, triple: Triple) -> Node:
     node = triple[0]
     first, second, again = (draft.parameters for draft in triple)
-    host = frozenset.intersection(*(draft.host for draft in triple))
-    captured = Captured(first, second, again, node.live, host, making.one_process)
+    host, low = (
+        frozenset.intersection(*(getattr(draft, name) for draft in triple))
+        for name in ("host", "low")
+    )
+    captured = Captured(first, second, again, node.live, host, making.one_process, low)
     block = relocate(name, captured, making.moves)
     making.pointers += len(block.pointers)
     making.noise += block.noise

@@ -39,7 +39,8 @@ class Captured:
     `live` are the offsets of words that the driver knew as addresses in present allocations, in the
     first capture; `host` of those that were addresses of the process's own code, heap or stack in
     each. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes
-    zero even where it stays the same.
+    zero even where it stays the same. `low` are the offsets of words whose lower half was such an
+    address in each: a program that is not position-independent has its heap below 4 GiB.
     """
 
     first: bytes
@@ -48,6 +49,7 @@ class Captured:
     live: frozenset[int] = frozenset()
     host: frozenset[int] = frozenset()
     host_is_dead: bool = False
+    low: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,7 @@ def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated
     done = bytearray(len(captured.first))
     pointers, noise, unsteady = [], 0, []
     for at in range(0, len(done), WORD):
-        host = at in captured.host
-        word = _host(at, captured) if host else _word(where, at, blocks, moves)
+        word = _word_at(where, at, captured, moves)
         if word.pointer is not None:
             pointers.append((at, *word.pointer))
         elif word.constant and at in captured.live:
@@ -109,18 +110,38 @@ class _Word:
     noise: int = 0
 
 
-def _host(at: int, captured: Captured) -> _Word:
+def _word_at(where: str, at: int, captured: Captured, moves: Sequence[Move]) -> _Word:
+    blocks = (captured.first, captured.second, captured.again)
+    words = tuple(block[at : at + WORD] for block in blocks)
+    if at in captured.host:
+        return _host(words, captured.host_is_dead)
+    if at in captured.low and (word := _low(words)) is not None:
+        return word
+    return _word(where, at, words, moves)
+
+
+_Words = tuple[bytes, ...]
+"""What stands at one offset in the three captures."""
+
+
+def _host(words: _Words, dead: bool) -> _Word:
     """A word that was an address of the process each time; it moves with no region."""
-    if captured.host_is_dead:
-        return _Word(bytes(WORD), noise=WORD)
-    first, second, again = (
-        block[at : at + WORD] for block in (captured.first, captured.second, captured.again)
-    )
-    return _noise(first, second, again)
+    return _Word(bytes(WORD), noise=WORD) if dead else _noise(*words)
 
 
-def _word(where: str, at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> _Word:
-    first, second, again = (block[at : at + WORD] for block in blocks)
+def _low(words: _Words) -> _Word | None:
+    """A word whose lower half was an address of the process each time, if that half moved.
+
+    One that stays may as well be a size or a count.
+    """
+    (low, *lows), (top, *tops) = ([word[half] for word in words] for half in _HALVES)
+    if all(one == low for one in lows) or any(one != top for one in tops):
+        return None
+    return _Word(bytes(HALF) + top, noise=HALF)
+
+
+def _word(where: str, at: int, words: _Words, moves: Sequence[Move]) -> _Word:
+    first, second, again = words
     if first == again == second:
         value = int.from_bytes(first, "little")
         if len(first) == WORD and any(_inside(value, move) for move in moves):

@@ -36,6 +36,7 @@ def kernel(*words: int, function: str = "add", **fields: Any) -> dict[str, Any]:
         "spans": [[8 * i, 8] for i in range(len(words))],
         "live": [],
         "host": [],
+        "low": [],
         "attributes": [],
         "max_dynamic": 0,
         "carveout": -1,

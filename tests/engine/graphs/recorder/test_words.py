@@ -78,6 +78,22 @@ def test_an_address_of_the_process_that_differs_at_one_place_only_is_no_refusal(
     assert found.block == block(0x7FFE_1200_0101)
 
 
+@pytest.mark.parametrize("top", [0, 1, 256])
+def test_an_address_of_a_heap_below_4_gib_is_dead_if_it_moves(top: int) -> None:
+    """Pythons that are not position-independent have their heap there."""
+    words = [top << 32 | low for low in (0x3306_4BE0, 0x328B_2EF0, 0x3306_4BE0)]
+    found = relocate("n", replace(captured(tuple(words)), low=frozenset({0})), MOVES)
+    assert found.block == block(top << 32)
+    with pytest.raises(GraphError, match="depends on addresses"):
+        relocate("n", captured(tuple(words)), MOVES)
+
+
+def test_a_count_that_looks_like_an_address_below_4_gib_is_kept() -> None:
+    word = 7 << 32 | 0x40_0000
+    found = relocate("n", replace(captured((word, word, word)), low=frozenset({0})), MOVES)
+    assert found.block == block(word)
+
+
 @pytest.mark.parametrize("stride", [1, 256, 4096, 0x7F00])
 def test_a_number_above_what_nobody_wrote_is_kept(stride: int) -> None:
     """torch's TensorInfo: its last size is unset, the first stride follows in the same word.
