@@ -103,16 +103,10 @@ def _on_device(loaded: Loaded) -> Iterator[tuple[str, Check]]:
 def _on_cpu(loaded: Loaded) -> Iterator[tuple[str, Check]]:
     from vcc.engine.ops.register import load_ops
     from vcc.engine.runtime.golden import check_golden
-    from vcc.engine.torch_shim.aoti_runner import open_piece
+    from vcc.engine.runtime.torch_loader import open_pieces
 
     load_ops()
-    names = [name for name in loaded.manifest.blobs if name.startswith("piece/")]
-    with loaded.expose(names) as paths:
-        pieces = {
-            name.removeprefix("piece/").removesuffix(".so"): open_piece(path)
-            for name, path in paths.items()
-            if name.endswith(".so")
-        }
+    pieces = open_pieces(loaded)
 
     def check(piece: str, golden: Golden) -> None:
         if piece not in pieces:

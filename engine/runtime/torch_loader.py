@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import IntegrityError
+from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.graphs.program_check import decode
@@ -16,6 +17,7 @@ from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.weights import load_weights
 from vcc.engine.ops.register import load_ops, operator
 from vcc.engine.runtime.assemble import assemble
+from vcc.engine.runtime.elf import check_library
 from vcc.engine.runtime.golden import check_goldens
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.step import ModelRunner
@@ -59,7 +61,7 @@ def open_program(
         given = {**weights(boot, program), **constants_of_artifact(boot, program)}
     with boot.ledger.phase("pieces"):
         load_operators(boot)
-        pieces = open_pieces(boot)
+        pieces = open_pieces(boot.loaded)
         ops = declared_operators(boot, program)
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
@@ -134,12 +136,18 @@ def load_operators(boot: Boot) -> None:
         boot.events.note(f"operators run in plain torch: {backend.reason}")
 
 
-def open_pieces(boot: Boot) -> dict[str, RunPiece]:
-    """Every piece of the artifact, opened from verified bytes, by id."""
-    names = [name for name in boot.loaded.manifest.blobs if name.startswith("piece/")]
-    with boot.loaded.expose(names) as paths:
+def open_pieces(loaded: Loaded) -> dict[str, RunPiece]:
+    """Every piece of the artifact, opened from verified bytes, by id.
+
+    Raises:
+        ElfPolicy: a library asks for more than a piece may; none has been opened then.
+    """
+    names = [name for name in loaded.manifest.blobs if name.startswith("piece/")]
+    with loaded.expose(names) as paths:
+        libraries = {name: path for name, path in paths.items() if name.endswith(".so")}
+        for name, path in libraries.items():
+            check_library(name, path.read_bytes())  # of the sealed copy that is opened
         return {
             name.removeprefix("piece/").removesuffix(".so"): open_piece(path)
-            for name, path in paths.items()
-            if name.endswith(".so")
+            for name, path in libraries.items()
         }

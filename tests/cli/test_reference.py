@@ -17,7 +17,7 @@ SHAPES = shapes(TEXT)
 
 WITH_ERRORS = (
     *("cache.gate", "cache.pack.form", "cache.remote.http"),
-    *("cache.trust.publickey", "cache.trust.signature"),
+    *("cache.trust.publickey", "cache.trust.signature", "engine.runtime.elf"),
     *("cache.blob", "cache.canonical", "cache.expose", "cache.manifest", "cache.refs"),
 )
 """Modules with error ids of their own that the command line does not import at once."""
