@@ -41,7 +41,7 @@ def explain_command(asked: Hypothetical, place: Place, json: options.Json = Fals
     if json:
         out_json(explanation_dict(found))
     else:
-        out(_as_text(found))
+        out(explanation_text(found))
 
 
 def _hypothetical(asked: ModelOptions, store: Store) -> Explanation:
@@ -86,7 +86,8 @@ def explanation_dict(found: Explanation) -> dict[str, object]:
     }
 
 
-def _as_text(found: Explanation) -> str:
+def explanation_text(found: Explanation) -> str:
+    """An explanation for people: nearest artifacts, each with what differs."""
     lines = []
     if found.when:
         ago = max(0, int(time.time()) - found.when)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from vcc.cli import options
+from vcc.cli.boot_report import BootReport
 from vcc.cli.console import events
 from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
 
 if TYPE_CHECKING:
-    from vcc.cli.ways import Report
+    from vcc.cli.ways import Report, Said
     from vcc.engine.runtime.batch_trace import BatchTrace
     from vcc.engine.session import Session
 
@@ -104,42 +104,56 @@ def run_command(
     ledger = Ledger(process_start())
     ledger.charge("import")  # the interpreter and this command line
     options.check_choice("--golden", golden, options.GOLDEN)
-    with ledger.phase("resolve"):
-        from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
-        from vcc.engine.request import settle
+    with BootReport(report, ledger) as written:
+        with ledger.phase("resolve"):
+            from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
+            from vcc.engine.request import settle
 
-        cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
-        settled, store = settle(build_request(asked)), open_store(place)
-    with ledger.phase("import"):
-        from vcc.engine.config.environment import import_numpy
+            cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
+            settled, store = settle(build_request(asked)), open_store(place)
+        with ledger.phase("import"):
+            from vcc.engine.config.environment import import_numpy
 
-        import_numpy()
-        from vcc.cli.ways import Said, go
-        from vcc.engine.runtime.defaults import Overrides
-        from vcc.engine.session import Session
-    shown = events(quiet=json)
-    batches = None if trace_batches is None else _open_trace(trace_batches)
-    session = Session(
-        settled,
-        store,
-        golden,
-        require_warm,
-        shown,
-        ledger,
-        batches=batches,
-        kv_memory=cache,
-        exact=require_exact,
-    )
-    overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
-    try:
-        found = go(session, Said(tuple(prompt or ()), prompts, chat, overrides), as_json=json)
-    finally:
-        shown.close()
-        if batches is not None:
-            batches.close()
-    if report is not None:
-        _write_report(report, found)
+            import_numpy()
+            from vcc.cli.ways import Said
+            from vcc.engine.runtime.defaults import Overrides
+            from vcc.engine.session import Session
+            from vcc.engine.trail import WatchedEvents
+        shown = events(quiet=json)
+        written.watched = WatchedEvents(shown)
+        batches = None if trace_batches is None else _open_trace(trace_batches)
+        session = written.session = Session(
+            settled,
+            store,
+            golden,
+            require_warm,
+            written.watched,
+            ledger,
+            batches=batches,
+            kv_memory=cache,
+            exact=require_exact,
+        )
+        overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
+        said = Said(tuple(prompt or ()), prompts, chat, overrides)
+        try:
+            found = written.found = _went(session, said, as_json=json)
+        finally:
+            shown.close()
+            if batches is not None:
+                batches.close()
     _record_beside(session, found)
+
+
+def _went(session: Session, said: Said, *, as_json: bool) -> Report:
+    from vcc.cache.errors import MissingArtifact
+    from vcc.cli.ways import go
+
+    try:
+        return go(session, said, as_json=as_json)
+    except MissingArtifact as missing:
+        from vcc.cli.not_warm import explained  # a boot that is warm never asks
+
+        raise explained(session, missing, as_json=as_json) from missing
 
 
 def _record_beside(session: Session, found: Report) -> None:
@@ -159,12 +173,3 @@ def _open_trace(file: Path) -> BatchTrace:
     from vcc.engine.runtime.batch_trace import BatchTrace
 
     return BatchTrace(file)
-
-
-def _write_report(file: Path, found: Report) -> None:
-    from vcc.cache.errors import StorageError
-
-    try:
-        file.write_text(json_module.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"cannot write the report to {file}", str(error)) from error

@@ -22,6 +22,7 @@ from vcc.engine.finding import Found, check_can_build, find, note_missed_lookup,
 from vcc.engine.matching import play_of
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import Settled, look_up
+from vcc.engine.trail import Trail
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Booted, BootedModule
@@ -40,7 +41,7 @@ class Session:
         golden: "off", "one" or "all": which piece goldens are checked at boot.
         require_warm: a miss is an error, nothing is compiled.
         exact: an artifact answers only when its full keys are those of a build here.
-        events, ledger, counters: who is told, and the accounts.
+        events, ledger, counters, trail: who is told, and the accounts.
         batches: is told of every step of a decoder; None: nobody.
         kv_memory: how much memory the KV cache may take, on a GPU.
     """
@@ -55,6 +56,7 @@ class Session:
     batches: StepSink | None = None
     kv_memory: KvMemory = DEFAULT_KV_MEMORY
     exact: bool = False
+    trail: Trail = field(default_factory=Trail)
 
     def __post_init__(self) -> None:
         if not isinstance(self.events, NotedEvents):
@@ -143,17 +145,21 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
         try:
             return Ready(_stored(session, entry, booting), entry.artifact)
         except Untrusted as error:
+            session.trail.passed(entry, error)
             damage, why = error, f"artifact {entry.artifact[:12]} is not used: {error}"
             session.events.note(why)
         except IntegrityError as error:
+            session.trail.passed(entry, error)
             damage, why = error, f"artifact {entry.artifact[:12]} is damaged: {error}"
             session.store.quarantine(entry, error)
             session.events.note(why)
         except (MissingArtifact, StorageError) as error:
+            session.trail.passed(entry, error)
             if session.store.strict and isinstance(error, StorageError):
                 raise
             why = f"artifact {entry.artifact[:12]} cannot be read: {error}"
             session.events.note(why)
+    session.trail.nothing(why)
     note_missed(session.store.root, look_up(session.settled)[0].digest.hex)
     note_missed_lookup(session, why)
     if session.require_warm or session.store.gate.fails_closed:
@@ -179,6 +185,7 @@ def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) 
     with session.ledger.phase("verify"):
         loaded = session.store.load(entry)
     booted = booting(loaded)
+    session.trail.taken(entry, loaded, booted)
     session.counters.add("hits")
     note_boot(session.store.root, entry.artifact)
     return booted
@@ -192,4 +199,6 @@ def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Re
         built = build(session.settled.request, session.store, session.events, session.counters)
     if built.trouble:
         session.events.note(f"the artifact was not stored: {built.trouble}")
-    return Ready(booting(built.loaded), None if built.entry is None else built.entry.artifact)
+    booted = booting(built.loaded)
+    session.trail.taken(built.entry if built.reused else None, built.loaded, booted)
+    return Ready(booted, None if built.entry is None else built.entry.artifact)

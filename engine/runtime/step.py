@@ -85,6 +85,19 @@ class ModelRunner:
                 wrapper.capture(context)
         self.gate.close()
 
+    def graph_list(self) -> list[dict[str, object]]:
+        """The graphs there are, by mode and size; a piecewise one is a graph for each piece."""
+        return [
+            {
+                "mode": mode.value,
+                "tokens": descriptor.tokens,
+                "seqs": self._seqs_of(descriptor),
+                "uniform": descriptor.uniform,
+                "graphs": len(self._wrappers(mode)),
+            }
+            for mode, descriptor in self._parts.dispatcher.capture_list()
+        ]
+
     def step(self, batch: StepBatch) -> torch.Tensor:
         """Run one step.
 

@@ -89,9 +89,12 @@ def test_the_summary_of_a_trace_has_the_shape_of_the_page(vcc, engine, tmp_path)
 
 
 def test_an_error_has_the_shape_of_the_page(vcc, engine):
+    done = vcc("run", "demo", "--dtype", "bf61", "--prompt", "a", "--json")
+    assert done.code == Exit.USAGE
+    assert differences(SHAPES["error"], done.json) == []
     done = vcc("run", "demo", "--require-warm", "--prompt", "a", "--json")
     assert done.code == Exit.NEGATIVE
-    assert differences(SHAPES["error"], done.json) == []
+    assert differences(SHAPES["not warm"], done.json) == []
 
 
 def test_the_report_of_a_module_has_the_shape_of_the_page():

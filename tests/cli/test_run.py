@@ -92,9 +92,10 @@ def test_chat_uses_the_models_template(vcc, engine):
     assert engine.boots[-1][1] == (len(encode_chat(tokenizer, "a")) + 1,)
 
 
-def test_the_report_file_holds_what_json_prints(vcc, engine, tmp_path):
+def test_the_report_file_begins_with_what_json_prints(vcc, engine, tmp_path):
     found = _json(vcc, "--prompt", "a", "--report", str(tmp_path / "report.json"))
-    assert json.loads((tmp_path / "report.json").read_text()) == found
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert {name: written[name] for name in found} == found
     done = vcc("run", "demo", "--prompt", "a", "--report", "/no/such/place/report.json")
     assert done.code == 5
     assert "cannot write the report" in done.err

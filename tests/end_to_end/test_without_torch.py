@@ -96,12 +96,18 @@ def test_a_gpu_artifact_is_found_booted_and_run_without_torch(
     root = tmp_path / "store"
     made = built(ask("demo", target="sm_90", max_num_batched_tokens=64), Store.open(root))
     assert made.entry is not None
-    words = (*GPU, "--require-warm", "--golden", "off", "--json")
+    words = (*GPU, "--require-warm", "--golden", "off", "--json", "--report", tmp_path / "boot")
     done = run(packages, *words, code=MODULES, VCC_CACHE_DIR=str(root), VCC_LIBCUDA=str(library()))
     report, _, last = done.stdout.strip().rpartition("\n")
     code, modules = json.loads(last)
     assert code == 0, done.stderr
     assert json.loads(report)["counters"]["hits"] == 1
     assert json.loads(report)["counters"]["compiles"] == 0
+    boot = json.loads((tmp_path / "boot").read_text())
+    assert (boot["warm"], boot["hits"][0]["artifact"]) == (True, made.entry.artifact)
+    assert all(one["built"] for one in boot["graphs"])
+    assert sum(one["graphs"] for one in boot["graphs"]) >= boot["counters"]["captures"] > 0
+    assert {one["route"] for one in boot["gemms"]} == {"triton"}
+    assert boot["verified"]["bytes"] > 0
     heavy = ("torch", "triton", "cryptography", "obstore", "oras", "sqlite3", "tomllib")
     assert [name for name in modules if name.partition(".")[0] in heavy] == []

@@ -150,6 +150,21 @@ class RecordedRunner:
     def capture_all(self) -> None:
         """Nothing: every graph is there."""
 
+    def graph_list(self) -> list[dict[str, object]]:
+        """The graphs there are, once all have come: one a recorded step."""
+        counts = [step.handle.graphs(wait=True) for step in self._steps.values()]
+        return [
+            {
+                "mode": "full",
+                "tokens": one.tokens,
+                "seqs": one.seqs,
+                "uniform": one.uniform,
+                "graphs": 1,
+                "built": count.ready == count.wanted,
+            }
+            for one, count in zip(self._steps, counts, strict=True)
+        ]
+
     def step(self, batch: StepBatch) -> npt.NDArray[np.floating[Any]]:
         """Run one step.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, DTYPES
 from vcc.engine.native import memory_at
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 from vcc.engine.runtime.descriptors import Dispatch
@@ -38,9 +38,6 @@ from vcc.engine.runtime.player.sampling import write_sampling
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
-
-
-_DTYPE_NAMES = tuple(DTYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +159,12 @@ class PlayerRunner:
 
     def gemm_routes(self) -> list[dict[str, object]]:
         """Who computes the matrix products of these graphs, equal ones counted together."""
+        self._parts.gemms.wait()
         sizes = {(shape.tokens, shape.seqs) for shape in self._parts.shapes.graphs(0)[0]}
         found: Counter[tuple[tuple[str, object], ...]] = Counter()
         for tokens, seqs in sorted(sizes):
             for one in self._parts.handle.gemms(tokens, seqs):
-                named = {**one, "dtype": _DTYPE_NAMES[one["dtype"]]}
+                named = {**one, "dtype": DTYPE_NAMES[one["dtype"]]}
                 found[tuple((name, value) for name, value in named.items() if name != "node")] += 1
         return [{**dict(product), "count": count} for product, count in found.items()]
 

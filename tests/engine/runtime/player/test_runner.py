@@ -208,3 +208,23 @@ def test_limits_hold_the_table(arena: RawArena) -> None:
     with running(arena, GraphMode.NONE) as runner:
         assert runner.limits == limits()
         assert runner.limits.max_tokens == TOKENS
+
+
+def test_the_list_of_graphs_is_what_was_built(arena: RawArena) -> None:
+    for mode, (graphs, _, _) in CASES.items():
+        with running(arena, mode) as runner:
+            found = runner.graph_list()
+            twice = mode is GraphMode.FULL
+            assert sum(int(str(one["graphs"])) for one in found) == graphs * (1 + twice)
+            assert all(one["built"] for one in found)
+            assert {one["mode"] for one in found} <= {"full", "piecewise"}
+
+
+def test_products_of_the_graphs_have_a_route(arena: RawArena) -> None:
+    with running(arena, GraphMode.FULL) as runner:
+        found = runner.gemm_routes()
+        sizes = {(one.tokens, one.seqs) for one in runner._parts.shapes.graphs(0)[0]}
+        told = [one for tokens, seqs in sizes for one in runner.player.gemms(tokens, seqs)]
+        assert sum(int(str(one["count"])) for one in found) == len(told) > 0
+        assert {one["route"] for one in found} == {one["route"] for one in told}
+        assert {one["dtype"] for one in found} == {"bfloat16"}
