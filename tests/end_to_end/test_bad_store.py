@@ -263,7 +263,7 @@ def test_a_store_that_cannot_be_written_costs_the_storing_only(
     locked: Path, tmp_path: Path, rebuilds: list[int], stored: Stored
 ) -> None:
     code, out, err = unprivileged(RUN, locked, tmp_path)
-    assert code == 0, err
+    assert code == 0, err + out
     report = json.loads(out)
     assert report["prompts"][0]["token_ids"] == stored.tokens
     assert report["artifact"] is None
