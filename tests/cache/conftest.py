@@ -45,3 +45,13 @@ def as_root():
     """Skip, with the reason, where the test cannot give files to another account."""
     if os.geteuid() != 0:
         pytest.skip("needs root: files must belong to another account")
+
+
+@pytest.fixture
+def local(tmp_path):
+    return tmp_path / "local"
+
+
+@pytest.fixture
+def lower(tmp_path):
+    return tmp_path / "lower"

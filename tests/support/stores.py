@@ -123,3 +123,14 @@ def _bytes_of(root: Path, digest: str) -> bytes:
     data = blob_path(root, digest).read_bytes()
     assert Digest.of(data).hex == digest
     return data
+
+
+class Told:
+    """A store over `local` and `lower` directories, and what it said."""
+
+    def __init__(self, local: Path, *lower: Path, **more: object) -> None:
+        self.damages: list = []
+        self.troubles: list = []
+        self.store = Store(
+            local, self.damages.append, lower=lower, on_trouble=self.troubles.append, **more
+        )
