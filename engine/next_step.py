@@ -13,7 +13,7 @@ from vcc.engine.config.plain import canonical, plain
 from vcc.engine.config.spellings import COMPILE_WORDS
 from vcc.engine.config.types import CompilationConfig
 from vcc.engine.request import BuildRequest, Settled
-from vcc.engine.runtime.host import NotHere, best_cpu_level, version_text
+from vcc.engine.runtime.host import NotHere, version_text
 
 
 def how_to_build(settled: Settled, root: Path, refused: NotHere | None = None) -> str:
@@ -34,6 +34,8 @@ def how_to_build(settled: Settled, root: Path, refused: NotHere | None = None) -
             f"install a driver of CUDA {needed} or later (this one is of CUDA {refused.found}), "
             f"or build it with an older toolkit: {command}"
         )
+    if refused is not None and refused.rule == "cpu_level" and not refused.found:
+        return f"mount /proc; without it, run without compiled pieces: {command} --compile none"
     if refused is not None and refused.rule == "torch":
         install = f"pip install 'torch=={refused.wanted}.*'"
         return f"{install}, or build it for this one: {command}" if has_torch() else install
@@ -62,8 +64,8 @@ def _target(request: BuildRequest, refused: NotHere | None) -> str:
         return refused.found
     if request.target.platform is Platform.CUDA:
         return str(request.target)
-    if refused is not None and refused.rule == "cpu_level":
-        return f"cpu:{best_cpu_level()}"
+    if refused is not None and refused.rule == "cpu_level" and refused.found:
+        return f"cpu:{refused.found}"
     return str(request.target) if request.target_named else ""
 
 

@@ -69,7 +69,10 @@ def _machine(wanted: str) -> str:
 
 
 def _cpu_level(wanted: str) -> str:
-    missing = _needed(wanted) - cpu_flags()
+    flags = cpu_flags()
+    if not flags:
+        return f"it needs {wanted}; what this CPU has cannot be read from /proc/cpuinfo"
+    missing = _needed(wanted) - flags
     if missing:
         return f"it needs {wanted}; this CPU lacks {', '.join(sorted(missing))}"
     return ""
@@ -141,6 +144,7 @@ CHECKS: Mapping[str, Callable[[str], str]] = {
 }
 
 FOUND: Mapping[str, Callable[[], str]] = {
+    "cpu_level": lambda: best_cpu_level() if cpu_flags() else "",
     "arch": lambda: getattr(_device(), "arch", ""),
     "driver": lambda: version_text(getattr(_device(), "driver", 0)),
 }

@@ -111,5 +111,14 @@ def test_for_an_older_cpu_the_command_is_for_its_level(monkeypatch) -> None:
     assert hint(asked(), refused) == "build it: vcc compile demo --target cpu:x86-64-v2"
 
 
+def test_where_the_cpu_cannot_be_known_that_is_said(monkeypatch) -> None:
+    monkeypatch.setattr(host, "cpu_flags", frozenset)
+    refused = host.refusal({"cpu_level": "x86-64-v3"})
+    assert refused is not None
+    assert "cannot be read from /proc/cpuinfo" in refused.why
+    assert hint(asked(), refused).startswith("mount /proc; ")
+    assert hint(asked(), refused).endswith("vcc compile demo --compile none")
+
+
 def test_where_nothing_can_be_stored_the_hint_is_to_run_it_cold() -> None:
     assert "vcc run --compile stock" in hint(asked({"mode": "stock"}))
