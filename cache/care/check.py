@@ -1,14 +1,17 @@
 """Checking a whole store: every ref, manifest and blob, shelves, signatures and marks.
 
-What is found was looked at twice: a writer or a collection at work moves files meanwhile, and what
-it does is no damage. Nothing is changed here, see `repair.py`.
+What is found was looked at again: a writer or a collection at work moves files for a moment, and
+what it does is no damage. Nothing is changed here, see `repair.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from vcc.cache.blob import place, read_blob
 from vcc.cache.canonical import MAX_BYTES
@@ -17,14 +20,20 @@ from vcc.cache.care.marks import names, shelf_indexes
 from vcc.cache.care.place import existing
 from vcc.cache.care.signed import bad_marks, bad_signatures
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError, VccError
+from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
 from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
+from vcc.cache.publish import TMP
 from vcc.cache.refs import MAX_REF, REFS, check_same
 from vcc.cache.request import Entry, decode_ref
 from vcc.cache.trouble import storage
 
+T = TypeVar("T")
 Place = tuple[str, ...]
+PAUSES_S = (0.0, 0.02, 0.1, 0.4, 1.0)
+"""Seconds before each further look at something that is missing while others are at work."""
+PATIENCE_S = 6.0
+"""Seconds of all pauses of one check together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,7 @@ def check(root: Path) -> Checked:
 class _Check:
     store: Folder
     checked: Checked
+    waited: list[float] = field(default_factory=lambda: [0.0])
 
     def run(self) -> None:
         """Refs come first: what is published while blobs are read is not asked for."""
@@ -145,26 +155,48 @@ class _Check:
         return users
 
     def _manifest(self, entry: Entry) -> Manifest | None:
-        at = place(entry.id)
-        try:
+        def read() -> Manifest:
             manifest = Manifest.decode(read_blob(self.store, entry.id, None, MAX_BYTES))
             check_same(entry, Entry.of(manifest, entry.id))
             return manifest
+
+        try:
+            return self._settled(entry, read)
         except NewerFormat:
             self.checked.newer += 1
         except (VccError, WrongSize) as error:
             if self._still(entry):
-                self._add("manifest", at, error, entry)
+                self._add("manifest", place(entry.id), error, entry)
         return None
 
     def _blob(self, entry: Entry, name: str, ref: BlobRef, content: Content) -> None:
         if content.good.get(ref.sha256) == ref.size or ref.sha256 in content.bad:
             return
         try:
-            read_blob(self.store, ref.digest, ref.size)  # published while we looked at others
+            self._settled(entry, lambda: read_blob(self.store, ref.digest, ref.size))
         except (VccError, WrongSize) as error:
             if self._still(entry):
                 self._add("blob", place(ref.digest), f"{name}: {error}", entry)
+
+    def _settled(self, entry: Entry, read: Callable[[], T]) -> T:
+        """Read; what is missing gets time to come back while others are at work."""
+        for pause in PAUSES_S:
+            try:
+                return read()
+            except NewerFormat:
+                raise
+            except MissingArtifact:
+                if self.waited[0] >= PATIENCE_S or not self._still(entry) or not self._busy():
+                    break
+                self.waited[0] += pause
+                time.sleep(pause)
+        return read()
+
+    def _busy(self) -> bool:
+        """Whether somebody writes to the store now."""
+        with suppress(FileNotFoundError), self.store.below(TMP) as tmp:
+            return bool(tmp.names())
+        return False
 
     def _still(self, entry: Entry) -> bool:
         """Whether the artifact was not removed meanwhile."""

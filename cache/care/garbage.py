@@ -125,7 +125,7 @@ def orphans(scene: Scene) -> Iterator[Garbage]:
 
     A pull writes marks and signatures long before the ref, so all stay while somebody writes.
     """
-    if any(_runs(name) for name, _ in scene.listed(TMP)):
+    if any(_writes(name) for name, _ in scene.listed(TMP)):
         return
     known = scene.marks.artifacts()
     for where in (USE, (PULLED,), (SIGNATURES,)):
@@ -135,10 +135,10 @@ def orphans(scene: Scene) -> Iterator[Garbage]:
                 yield Garbage(ORPHANS, (*where, name), state.st_size, "its artifact is gone")
 
 
-def _runs(name: str) -> bool:
-    """Whether a folder of `tmp/` belongs to a process that runs; not this one, which collects."""
+def _writes(name: str) -> bool:
+    """Whether a folder of `tmp/` may be in use; not by this process, which collects."""
     process = Process.parse(name)
-    return process is not None and process.pid != os.getpid() and process.life() is Life.RUNS
+    return process is not None and process.pid != os.getpid() and process.life() is not Life.GONE
 
 
 def old_misses(scene: Scene) -> Iterator[Garbage]:

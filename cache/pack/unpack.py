@@ -9,11 +9,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from vcc.cache.blob import CAS, place, read_blob
+from vcc.cache.blob import CAS, has_blob, place, read_blob
 from vcc.cache.folder import FILE_MODE, NEW_FLAGS, Folder, write_all
 from vcc.cache.gate import Gate
 from vcc.cache.pack.read import Packed, PackReader
-from vcc.cache.publish import name_file, own_folder, publish_content, publish_ref, sync_down
+from vcc.cache.publish import (
+    name_file,
+    own_folder,
+    publish_content,
+    publish_ref,
+    put_back,
+    sync_down,
+)
 from vcc.cache.pulled import Mark, remove_mark, write_mark
 from vcc.cache.refs import has_ref
 from vcc.cache.remote.base import Blob
@@ -76,6 +83,10 @@ def unpack(
         for one in reader.artifacts:
             publish_content(store, own, {one.entry.id: one.text})
             publish_ref(store, own, one.entry)
+            put_back(store, own, {one.entry.id: one.text})
+        for blob, temp in temps.items():
+            if not has_blob(store, blob.digest):  # a collection took it before it saw a ref
+                _name(store, own, blob, temp)
     pairs = zip(reader.artifacts, trust, strict=True)
     return tuple(Unpacked(one.entry, why, new[one.entry.artifact]) for one, why in pairs)
 

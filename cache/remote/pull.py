@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from vcc.cache.blob import CAS, place, read_blob
+from vcc.cache.blob import CAS, has_blob, place, read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, RemoteError
@@ -27,6 +27,7 @@ from vcc.cache.publish import (
     own_folder,
     publish_content,
     publish_ref,
+    put_back,
     sync_down,
 )
 from vcc.cache.pulled import Mark, remove_mark, write_mark
@@ -121,6 +122,10 @@ class _Pull:
         received, count = self._blobs(manifest)
         publish_content(self.store, self.own, {self.entry.id: text})
         publish_ref(self.store, self.own, self.entry)
+        put_back(self.store, self.own, {self.entry.id: text})
+        if not all(has_blob(self.store, ref.digest) for ref in manifest.blobs.values()):
+            self.own.clear()  # a collection took some before it could see the ref: bring them again
+            self._blobs(manifest)
         return Pulled(self.entry, received, count, trust, new)
 
     def _small(self, digest: Digest) -> bytes:
