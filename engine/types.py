@@ -31,13 +31,41 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What a pass takes off one step of the trace's example sizes.
+
+    Attributes:
+        bytes: memory traffic and copies that are no longer made.
+        launches: kernels or calls that are no longer made.
+    """
+
+    bytes: int = 0
+    launches: int = 0
+
+    def __add__(self, other: Saved) -> Saved:
+        return Saved(self.bytes + other.bytes, self.launches + other.launches)
+
+
+@dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did: matches rewritten, and near-matches with why they were left."""
+    """What one pass did.
+
+    Attributes:
+        name, version: of the pass.
+        matches: rewrites made.
+        refused: near-matches that were left, each with the reason.
+        skipped: why it did not run at all; empty when it did.
+        saved: what its rewrites save.
+        needs: operators that the result calls.
+    """
 
     name: str
     version: str
     matches: int
     refused: tuple[str, ...] = ()
+    skipped: str = ""
+    saved: Saved = Saved()
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,15 @@ def constant_info(constants: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 def reports(passed: Passed) -> list[dict[str, Any]]:
     """What the passes did, for the manifest."""
     return [
-        {"name": r.name, "version": r.version, "matches": r.matches, "refused": list(r.refused[:8])}
+        {
+            "name": r.name,
+            "version": r.version,
+            "matches": r.matches,
+            "refused": list(r.refused[:8]),
+            "skipped": r.skipped,
+            "saved": {"bytes": r.saved.bytes, "launches": r.saved.launches},
+            "needs": list(r.needs),
+        }
         for r in passed.reports
     ]
 
@@ -101,6 +109,7 @@ def _piece_info(pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> list[dic
 def _passed(build: Build) -> Passed:
     from vcc.engine.compile.dump import Dump
     from vcc.engine.passes.apply import apply, enabled
+    from vcc.engine.passes.context import context_of
 
     dump = Dump(build.settled.request.keep)
     with build.stage("trace"):
@@ -109,7 +118,7 @@ def _passed(build: Build) -> Passed:
         dump.graph("traced", traced)
     with build.stage("passes"):
         passes = enabled(build.settled.resolved.config.pass_config)
-        return apply(traced, passes, dump.graph)
+        return apply(traced, passes, context_of(build.settled), dump)
 
 
 def _traced(build: Build) -> Traced:

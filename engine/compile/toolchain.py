@@ -14,6 +14,7 @@ from vcc.cache.errors import DeviceError
 from vcc.engine.config.environment import read_environment
 from vcc.engine.config.levels import PASS_RULES
 from vcc.engine.config.types import PassConfig
+from vcc.engine.passes.version import rule_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,6 @@ def engine_digest() -> str:
 def pass_versions(config: PassConfig) -> tuple[tuple[str, str], ...]:
     """(name, version) of the passes that a configuration switches on, in order.
 
-    The version is that of the pass itself, `engine/passes/base.py`; it is read without torch.
+    Read without torch: `engine/passes/version.py`.
     """
-    folder = Path(__file__).resolve().parents[1] / "passes"
-    return tuple(
-        (rule.name, Digest.of((folder / rule.file).read_bytes()).short)
-        for rule in PASS_RULES
-        if getattr(config, rule.name)
-    )
+    return tuple((r.name, rule_version(r)) for r in PASS_RULES if getattr(config, r.name))

@@ -40,6 +40,7 @@ class PassRule:
         from_level: lowest level that switches the pass on.
         needs_ops: custom ops that must be enabled, as a fusion replaces calls of them.
         joins_attention: the pass rewrites across an attention op, so the graph cannot be cut there.
+        parameters: names and plain values that the rewrite is given; its version covers them.
     """
 
     name: str
@@ -47,6 +48,7 @@ class PassRule:
     file: str = ""
     needs_ops: frozenset[str] = frozenset()
     joins_attention: bool = False
+    parameters: tuple[tuple[str, Scalar], ...] = ()
 
 
 PASS_RULES: tuple[PassRule, ...] = (

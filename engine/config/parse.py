@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from vcc.cache.errors import ConfigError
@@ -195,7 +196,7 @@ def _nested(kind: type) -> Reader:
 
 
 READERS: Mapping[type, Mapping[str, Reader]] = {
-    PassConfig: {"eliminate_noops": _as_is, "eliminate_dead_code": _as_is},
+    PassConfig: {item.name: _as_is for item in fields(PassConfig)},
     DimRange: {"min": _as_is, "max": _as_is},
     DynamicShapes: {"tokens": _range, "seqs": _range},
     ArenaConfig: {"enabled": _as_is},

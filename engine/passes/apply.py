@@ -2,62 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.config.types import PassConfig
-from vcc.engine.passes.base import Pass
+from vcc.engine.passes.base import Outcome, Pass, PassContext
+from vcc.engine.passes.check import check_graph, interface_of, sizes_kept
 from vcc.engine.passes.dead_code import ELIMINATE_DEAD_CODE
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
+from vcc.engine.torch_shim.nodes import is_registered
 from vcc.engine.types import Passed, PassReport, Traced
 
 PASSES: tuple[Pass, ...] = (ELIMINATE_NOOPS, ELIMINATE_DEAD_CODE)
-"""All passes in the order in which they run."""
+"""All passes in the order in which they run; one row a pass."""
+
+USER_PASSES_BEFORE = ELIMINATE_DEAD_CODE.name
+"""Where passes of the user's run: what they leave unread goes too."""
+
+
+class Dumps(Protocol):
+    """Where graphs are kept; see `engine/compile/dump.py`."""
+
+    def graph(self, name: str, traced: Traced) -> None:
+        """Keep the graph after the stage or pass `name`."""
+
+    def failed(self, name: str, traced: Traced, given: str) -> str:
+        """Keep what the pass `name` was given (Python source) and left; where that is."""
 
 
 def enabled(config: PassConfig, passes: Sequence[Pass] = PASSES) -> tuple[Pass, ...]:
-    """The passes that the config switches on, in order."""
+    """The passes that the config switches on, in order.
+
+    Raises:
+        UsageError: one of them is no pass.
+    """
     for one in passes:
-        if not isinstance(one, Pass):
-            raise UsageError(
-                f"{getattr(one, '__name__', one)!s} is not a pass",
-                "it has no name and no version, so no key would cover it",
-                "wrap the function: vcc.engine.passes.base.define(name, function)",
-            )
+        check_is_pass(one)
     return tuple(one for one in passes if getattr(config, one.name))
 
 
+def check_is_pass(one: object) -> None:
+    """Refuse anything but a `Pass`, such as a plain function.
+
+    Raises:
+        UsageError: says how to wrap it.
+    """
+    if not isinstance(one, Pass):
+        name = getattr(one, "__name__", repr(one))
+        raise UsageError(
+            f"{name} is not a pass",
+            "it has no name and no version, so no key would cover it",
+            f'wrap the function: {name.upper()} = vcc.engine.passes.base.define("{name}", {name})',
+        )
+
+
 def apply(
-    traced: Traced, passes: Sequence[Pass], dump: Callable[[str, Traced], None] | None = None
+    traced: Traced,
+    passes: Sequence[Pass],
+    context: PassContext | None = None,
+    dumps: Dumps | None = None,
 ) -> Passed:
     """Run the passes on a trace.
 
     Args:
         traced: rewritten in place.
         passes: in order.
-        dump: told the name of each pass and the graph after it.
+        context: what passes may ask; by default that of an unknown CPU build.
+        dumps: keeps the graph after each pass, and what a failing pass left.
 
     Raises:
-        CompileError: a pass raised or left a broken graph; names the pass.
+        CompileError: a pass raised or left a broken graph; names the pass and the dump.
     """
+    known = context or PassContext()
     reports = []
     for one in passes:
-        try:
-            outcome = one.rewrite(traced.graph)
-            traced.graph.graph.lint()
-            traced.graph.recompile()
-        except Exception as error:
-            raise CompileError(
-                f"pass {one.name} failed",
-                f"{type(error).__name__}: {error}",
-                f"switch it off in pass_config: {one.name} = false",
-            ) from error
-        reports.append(PassReport(one.name, one.version, outcome.matches, outcome.refused))
-        if dump is not None:
-            dump(one.name, traced)
+        why = _skipped(one, known)
+        if why:
+            reports.append(PassReport(one.name, one.version, 0, skipped=why))
+            continue
+        outcome = _run(one, traced, replace(known, parameters=dict(one.parameters)), dumps)
+        reports.append(_report(one, outcome))
+        if dumps is not None:
+            dumps.graph(one.name, traced)
     return Passed(traced, tuple(reports))
+
+
+def _skipped(one: Pass, context: PassContext) -> str:
+    missing = next((name for name in one.needs if not is_registered(name)), None)
+    if missing is not None:
+        return f"operator {missing} does not exist here"
+    return one.gate.refusal(context)
+
+
+def _run(one: Pass, traced: Traced, context: PassContext, dumps: Dumps | None) -> Outcome:
+    given, before = traced.graph.code, interface_of(traced.graph)
+    try:
+        with sizes_kept(traced.graph):
+            outcome = one.rewrite(traced.graph, context)
+        check_graph(traced.graph, before)
+        traced.graph.recompile()
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"it returned {type(outcome).__name__}, not Outcome")
+    except Exception as error:
+        where = "" if dumps is None else dumps.failed(one.name, traced, given)
+        raise CompileError(
+            f"pass {one.name} failed" + (f"; its graph is in {where}" if where else ""),
+            f"{type(error).__name__}: {error}",
+            _without(one),
+        ) from error
+    return outcome
+
+
+def _without(one: Pass) -> str:
+    known = one.name in {mine.name for mine in PASSES}
+    if known:
+        return f"switch it off in pass_config: {one.name} = false"
+    return "correct it, or leave it out of user_passes"
+
+
+def _report(one: Pass, outcome: Outcome) -> PassReport:
+    return PassReport(
+        one.name,
+        one.version,
+        outcome.matches,
+        outcome.refused,
+        saved=outcome.saved,
+        needs=one.needs if outcome.matches else (),
+    )
 
 
 def version_pairs(passes: Sequence[Pass]) -> tuple[tuple[str, str], ...]:
     """Labelled versions for keys and identities."""
     return tuple((f"pass.{one.name}", one.version) for one in passes)
+
+
+def range_ends(passes: Sequence[Pass]) -> tuple[int, ...]:
+    """Token counts at which a gate opens or closes: where compile ranges may end, ascending."""
+    below = {one.gate.min_tokens - 1 for one in passes if one.gate.min_tokens > 1}
+    last = {one.gate.max_tokens for one in passes if one.gate.max_tokens is not None}
+    return tuple(sorted(below | last))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from vcc.engine.passes.base import Outcome, define
+from vcc.engine.passes.base import Outcome, PassContext, builtin
 from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.nodes import StorageKey, mutated_arguments, storage_key
 
@@ -20,7 +20,7 @@ ASSERTS = frozenset({aten._assert_tensor_metadata.default})
 RESHAPES = frozenset({aten.view.default, aten.reshape.default, aten._unsafe_view.default})
 
 
-def eliminate_noops(graph: GraphModule) -> Outcome:
+def eliminate_noops(graph: GraphModule, context: PassContext) -> Outcome:
     """Remove what has no effect; a value that is written in place is left alone."""
     written = {a for node in graph.graph.nodes for a in mutated_arguments(node)}
     memories = {storage_key(_value(node)) for node in written}
@@ -134,4 +134,4 @@ def _same_strides(left: Node, right: Node) -> bool:
     return all(expression(x) == expression(y) for x, y in zip(a, b, strict=True))
 
 
-ELIMINATE_NOOPS = define("eliminate_noops", eliminate_noops)
+ELIMINATE_NOOPS = builtin("eliminate_noops", eliminate_noops)

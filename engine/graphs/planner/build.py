@@ -33,6 +33,7 @@ from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.partition.ops import absent
 from vcc.engine.partition.split import split
 from vcc.engine.passes.apply import apply, enabled, version_pairs
+from vcc.engine.passes.context import context_of
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
@@ -100,7 +101,7 @@ def _passed(planning: Planning) -> Passed:
         dump.graph("traced", traced)
     with planning.stage("passes"):
         passes = enabled(planning.settled.resolved.config.pass_config)
-        return apply(traced, passes, dump.graph)
+        return apply(traced, passes, context_of(planning.settled), dump)
 
 
 def _pieces(planning: Planning, passed: Passed) -> Pieces:

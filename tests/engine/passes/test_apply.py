@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +11,15 @@ import torch
 from support.toys import rows, traced
 from torch.fx import GraphModule
 
-from vcc.cache.digest import Digest
 from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.config.levels import PASS_RULES
+from vcc.engine.config.modes import Dtype
 from vcc.engine.config.parse import parse_config
+from vcc.engine.config.target import Target
 from vcc.engine.config.types import PassConfig
-from vcc.engine.passes import dead_code, noops
-from vcc.engine.passes.apply import PASSES, apply, enabled, version_pairs
-from vcc.engine.passes.base import Outcome, Pass, define
+from vcc.engine.passes.apply import PASSES, apply, enabled, range_ends
+from vcc.engine.passes.base import Gate, Outcome, Pass, PassContext, define
+from vcc.engine.passes.rewrite import call
 from vcc.engine.types import Traced
 
 ALL_ON = PassConfig(**{item.name: True for item in fields(PassConfig)})
@@ -44,20 +45,13 @@ def test_switches_choose_and_the_table_orders() -> None:
 def test_f4_a_plain_function_is_refused() -> None:
     """F4: adding a function that is not wrapped as a pass."""
 
-    def my_pass(graph: GraphModule) -> Outcome:
+    def my_pass(graph: GraphModule, context: PassContext) -> Outcome:
         return Outcome(0)
 
     with pytest.raises(UsageError, match="my_pass is not a pass") as caught:
         enabled(ALL_ON, [*PASSES, my_pass])  # type: ignore[list-item]
     assert "version" in caught.value.why
     assert "define" in caught.value.hint
-
-
-def test_a_version_is_the_digest_of_the_file() -> None:
-    for module, one in ((noops, PASSES[0]), (dead_code, PASSES[1])):
-        source = Path(str(module.__file__)).read_bytes()
-        assert one.version == Digest.of(source).short
-    assert version_pairs(PASSES) == tuple((f"pass.{one.name}", one.version) for one in PASSES)
 
 
 def test_reports_say_what_each_pass_did() -> None:
@@ -69,35 +63,95 @@ def test_reports_say_what_each_pass_did() -> None:
     assert [r.version for r in passed.reports] == [one.version for one in PASSES]
 
 
+class Kept:
+    """Keeps graphs in memory."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def graph(self, name: str, traced: Traced) -> None:
+        self.seen.append((name, traced.graph.code))
+
+    def failed(self, name: str, traced: Traced, given: str) -> str:
+        self.seen += [(f"{name} given", given), (f"{name} left", str(traced.graph.graph))]
+        return "/kept/here"
+
+
 def test_the_dump_sees_the_graph_after_each_pass() -> None:
-    seen: list[tuple[str, bool, bool]] = []
+    kept = Kept()
+    apply(graph(), PASSES, dumps=kept)
+    names = [name for name, _ in kept.seen]
+    assert names == [one.name for one in PASSES]
+    assert ["slice" in code for _, code in kept.seen] == [False] * len(PASSES)
+    assert ["exp" in code for _, code in kept.seen][-2:] == [True, False]
 
-    def dump(name: str, now: Traced) -> None:
-        seen.append((name, "slice" in now.graph.code, "exp" in now.graph.code))
 
-    apply(graph(), PASSES, dump)
-    assert seen == [("eliminate_noops", False, True), ("eliminate_dead_code", False, False)]
-
-
-def raises(graph: GraphModule) -> Outcome:
+def raises(graph: GraphModule, context: PassContext) -> Outcome:
     raise ZeroDivisionError("by hand")
 
 
-def breaks(graph: GraphModule) -> Outcome:
+def misorders(graph: GraphModule, context: PassContext) -> Outcome:
     """Leaves a node that is used before it is defined."""
     nodes = list(graph.graph.nodes)
     nodes[0].prepend(nodes[-2])
     return Outcome(1)
 
 
-@pytest.mark.parametrize(
-    ("rewrite", "why"), [(raises, "ZeroDivisionError: by hand"), (breaks, "RuntimeError")]
-)
-def test_a_pass_that_raises_or_breaks_the_graph_is_named(rewrite: Any, why: str) -> None:
-    with pytest.raises(CompileError, match="pass careless failed") as caught:
-        apply(graph(), [*PASSES, define("careless", rewrite)])
-    assert why in caught.value.why
+def forgets_a_value(graph: GraphModule, context: PassContext) -> Outcome:
+    """Makes a node that has no fake value, which partition needs."""
+    last = next(n for n in graph.graph.nodes if n.op == "output")
+    with graph.graph.inserting_before(last):
+        new = graph.graph.call_function(torch.ops.aten.neg.default, (last.args[0][0],))
+    last.args = ((new,),)
+    return Outcome(1)
+
+
+def drops_an_input(graph: GraphModule, context: PassContext) -> Outcome:
+    last = next(n for n in graph.graph.nodes if n.op == "output")
+    last.args = ((torch.zeros(1),),)
+    for node in reversed(list(graph.graph.nodes)):
+        if node is not last:
+            graph.graph.erase_node(node)
+    return Outcome(1)
+
+
+def changes_the_output(graph: GraphModule, context: PassContext) -> Outcome:
+    last = next(n for n in graph.graph.nodes if n.op == "output")
+    last.args = ((call(last, torch.ops.aten.sum.default, last.args[0][0]),),)
+    return Outcome(1)
+
+
+def calls_a_method(graph: GraphModule, context: PassContext) -> Outcome:
+    last = next(n for n in graph.graph.nodes if n.op == "output")
+    with graph.graph.inserting_before(last):
+        graph.graph.call_method("neg", (last.args[0][0],)).meta["val"] = None
+    return Outcome(1)
+
+
+def returns_nothing(graph: GraphModule, context: PassContext) -> None:
+    return None
+
+
+BROKEN: dict[Any, str] = {
+    raises: "ZeroDivisionError: by hand",
+    misorders: "RuntimeError",
+    forgets_a_value: "neg_default has no fake value",
+    drops_an_input: "its inputs are \\(\\), and were",
+    changes_the_output: "its outputs are",
+    calls_a_method: "is a call_method",
+    returns_nothing: "it returned NoneType",
+}
+
+
+@pytest.mark.parametrize("rewrite", BROKEN, ids=lambda rewrite: rewrite.__name__)
+def test_a_pass_that_raises_or_breaks_the_graph_is_named_with_its_dump(rewrite: Any) -> None:
+    kept = Kept()
+    with pytest.raises(CompileError, match=r"pass careless failed.* /kept/here") as caught:
+        apply(graph(), [*PASSES, define("careless", rewrite)], dumps=kept)
+    assert re.search(BROKEN[rewrite], caught.value.why)
     assert int(caught.value.exit) == 8
+    assert [name for name, _ in kept.seen][-2:] == ["careless given", "careless left"]
+    assert kept.seen[-2][1] == kept.seen[-3][1], "what it was given is what the last one left"
 
 
 def test_the_hint_switches_the_pass_off() -> None:
@@ -115,3 +169,72 @@ def test_passes_do_not_touch_what_is_not_theirs() -> None:
     assert after.ranges == before.ranges
     x = torch.randn(7, 4)
     torch.testing.assert_close(after.graph(x)[0], x.relu(), rtol=0, atol=0)
+
+
+GATES: dict[str, tuple[Gate, dict[str, Any], str]] = {
+    "open": (Gate(), {}, ""),
+    "the whole range is below the limit": (Gate(max_tokens=64), {"tokens": (1, 64)}, ""),
+    "the range ends above the limit": (Gate(max_tokens=64), {"tokens": (1, 65)}, "above"),
+    "the range begins below the least": (Gate(min_tokens=8), {"tokens": (7, 64)}, "below"),
+    "an undeclared range": (Gate(max_tokens=64), {}, "above its limit of 64"),
+    "its platform": (Gate(targets=("cpu",)), {}, ""),
+    "another platform": (Gate(targets=("cuda",)), {}, "none of cuda"),
+    "its architecture": (Gate(targets=("sm_90",)), {"target": Target.parse("sm_90a")}, ""),
+    "another architecture": (Gate(targets=("sm_90",)), {"target": Target.parse("sm_80")}, "none"),
+    "its dtype": (Gate(dtypes=(Dtype.FP32,)), {}, ""),
+    "another dtype": (Gate(dtypes=(Dtype.BF16,)), {}, "dtype fp32 is none of bf16"),
+}
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_a_gate_says_where_a_pass_runs_and_why_not(name: str) -> None:
+    gate, known, why = GATES[name]
+    one = Pass("gated", counts, "0", gate=gate)
+    report = apply(graph(), [one], PassContext(**known)).reports[0]
+    assert bool(report.skipped) == bool(why)
+    assert why in report.skipped
+    assert report.matches == (0 if why else 7)
+
+
+def counts(graph: GraphModule, context: PassContext) -> Outcome:
+    return Outcome(int(context.parameters.get("many", 7)))
+
+
+def test_f7_ranges_end_where_gates_do() -> None:
+    """F7: what runs up to a limit gets a range of its own, so that it fires below."""
+    one = Pass("gated", counts, "0", gate=Gate(min_tokens=9, max_tokens=64))
+    assert range_ends([one]) == (8, 64)
+    fired = [
+        apply(graph(), [one], PassContext(tokens=tokens)).reports[0].matches
+        for tokens in ((1, 8), (9, 64), (65, 128))
+    ]
+    assert fired == [0, 7, 0]
+
+
+def test_a_pass_is_skipped_where_an_operator_of_its_result_does_not_exist() -> None:
+    one = Pass("needy", counts, "0", needs=("toy::mix", "toy::nowhere"))
+    report = apply(graph(), [one]).reports[0]
+    assert report.skipped == "operator toy::nowhere does not exist here"
+    there = replace(one, needs=("toy::mix",))
+    assert apply(graph(), [there]).reports[0].needs == ("toy::mix",)
+
+
+def test_a_pass_gets_its_parameters() -> None:
+    one = define("counting", counts, parameters={"many": 3})
+    assert apply(graph(), [one]).reports[0].matches == 3
+
+
+COMPARED = {"equal": lambda size: size == 6, "below": lambda size: size < 20}
+
+
+@pytest.mark.parametrize("how", COMPARED)
+def test_a_pass_that_compares_sizes_is_refused(how: str) -> None:
+    """The graph must stay right for every size of the range."""
+    with pytest.raises(CompileError, match="specialises failed") as caught:
+        apply(graph(), [Pass("specialises", specialises, "0", parameters=(("how", how),))])
+    assert "it compared sizes and takes for granted that" in caught.value.why
+
+
+def specialises(graph: GraphModule, context: PassContext) -> Outcome:
+    size = next(iter(graph.graph.nodes)).meta["val"].shape[0]
+    return Outcome(int(COMPARED[str(context.parameters["how"])](size)))

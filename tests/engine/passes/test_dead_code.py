@@ -11,6 +11,7 @@ from support.interpret import same_as_model
 from support.toys import rows, traced
 
 from vcc.engine.partition.split import split
+from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.dead_code import eliminate_dead_code
 from vcc.engine.torch_shim.nodes import overload_name
 
@@ -20,7 +21,7 @@ toy = torch.ops.toy
 def left(model: Callable[..., Any]) -> tuple[list[str], int]:
     """Operators after the pass, and how many nodes it removed."""
     graph = traced(model, {"x": rows(), "cache": torch.ones(4)}, {"x": {0: "T"}})
-    matches = eliminate_dead_code(graph.graph).matches
+    matches = eliminate_dead_code(graph.graph, PassContext()).matches
     graph.graph.recompile()
     pieces = split(graph, ("toy::write", "toy::attend"), ())
     same_as_model(model, pieces, graph, {"x": torch.randn(5, 4), "cache": torch.randn(4)})
@@ -61,14 +62,14 @@ def test_unread_items_of_a_tuple_go() -> None:
 def test_an_unread_random_draw_stays() -> None:
     """It moves the generator: what is drawn after it would change."""
     graph = traced(lambda m, x: (torch.rand_like(x), x.relu())[1], {"x": rows()})
-    eliminate_dead_code(graph.graph)
+    eliminate_dead_code(graph.graph, PassContext())
     assert any("rand_like" in str(node.target) for node in graph.graph.graph.nodes)
 
 
 def test_inputs_stay_though_nobody_reads_them() -> None:
     """A placeholder is part of the step interface."""
     graph = traced(lambda m, x, y: x.relu(), {"x": rows(), "y": rows()})
-    eliminate_dead_code(graph.graph)
+    eliminate_dead_code(graph.graph, PassContext())
     assert [n.name for n in graph.graph.graph.nodes if n.op == "placeholder"] == ["x", "y"]
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.fx import Interpreter
 
 from vcc.cache.errors import CompileError
+from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.noops import eliminate_noops
 from vcc.engine.torch_shim.nodes import overload_name
 from vcc.engine.types import Traced
@@ -33,7 +34,7 @@ def after(model: Model, *, tokens: Sequence[int] = (1, 5, 64)) -> list[str]:
     """Trace, run the pass, check equal results on random inputs, return what is left."""
     graph = traced(model, {"x": rows()}, {"x": {0: "T"}})
     before = copy.deepcopy(graph.graph)
-    eliminate_noops(graph.graph)
+    eliminate_noops(graph.graph, PassContext())
     graph.graph.graph.lint()
     graph.graph.recompile()
     for count in tokens:
@@ -115,7 +116,7 @@ def test_a_chain_that_is_used_in_the_middle_keeps_the_middle() -> None:
 def test_asserts_of_the_trace_go() -> None:
     graph = traced(lambda m, x: x.to(torch.float64).relu(), {"x": rows()}, {"x": {0: "T"}})
     assert "_assert_tensor_metadata.default" in operators(graph)
-    outcome = eliminate_noops(graph.graph)
+    outcome = eliminate_noops(graph.graph, PassContext())
     assert "_assert_tensor_metadata.default" not in operators(graph)
     assert outcome.matches == 1
 
@@ -141,7 +142,7 @@ GUARDED: dict[str, Model] = {
 @pytest.mark.parametrize("name", GUARDED)
 def test_memory_that_is_written_in_place_is_left_alone_and_said(name: str) -> None:
     graph = traced(GUARDED[name], {"x": rows()}, {"x": {0: "T"}})
-    outcome = eliminate_noops(graph.graph)
+    outcome = eliminate_noops(graph.graph, PassContext())
     assert any("written in place" in reason for reason in outcome.refused)
     after(GUARDED[name])
 
@@ -160,8 +161,8 @@ def test_dead_code_is_the_business_of_another_pass() -> None:
 
 def test_matches_are_counted() -> None:
     graph = traced(lambda m, x: x[:].view(-1, 4)[:].relu(), {"x": rows()}, {"x": {0: "T"}})
-    assert eliminate_noops(graph.graph).matches >= 3
-    assert eliminate_noops(graph.graph).matches == 0, "nothing is left to do"
+    assert eliminate_noops(graph.graph, PassContext()).matches >= 3
+    assert eliminate_noops(graph.graph, PassContext()).matches == 0, "nothing is left to do"
 
 
 def write_first(x: Tensor, first: Tensor) -> Tensor:

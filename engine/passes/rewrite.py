@@ -1,0 +1,94 @@
+"""Making and replacing nodes: every new node gets the fake value that later stages read."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from vcc.engine.torch_shim.fake import expression
+from vcc.engine.torch_shim.fake_calls import fake_call, hinted
+from vcc.engine.torch_shim.nodes import is_pure
+
+
+def call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
+    """A call of an operator, put before a node; its fake value is computed.
+
+    Args:
+        before: the new node comes directly before this one.
+        target: an overload such as `torch.ops.vcc.rms_norm.default`.
+        args, kwargs: nodes and plain values.
+    """
+    graph = before.graph
+    with graph.inserting_before(before):
+        node = graph.call_function(target, args, kwargs)
+    near = next(iter(graph.nodes)).meta.get("val")
+    node.meta["val"] = fake_call(target, near, *_values(args), **_values(kwargs))
+    return node
+
+
+def item(of: Node, index: int) -> Node:
+    """One tensor of a call that returns several, put after that call."""
+    with of.graph.inserting_after(of):
+        node = of.graph.call_function(operator.getitem, (of, index))
+    node.meta["val"] = of.meta["val"][index]
+    return node
+
+
+def replace(old: Node, new: Node) -> None:
+    """Let everybody who reads `old` read `new`, and remove `old` with what only it read."""
+    old.replace_all_uses_with(new)
+    prune(old)
+
+
+def prune(node: Node) -> None:
+    """Remove a node that nobody reads, and then what only it read; writes and inputs stay."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one.users or one.op != "call_function" or not is_pure(one):
+            continue
+        sources = one.all_input_nodes
+        one.graph.erase_node(one)
+        waiting.extend(source for source in sources if source not in waiting)
+
+
+def calls(graph: Graph, *targets: Any) -> Iterator[Node]:
+    """All calls of these operators, in order; the graph may be changed meanwhile."""
+    wanted = frozenset(targets)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in wanted:
+            yield node
+
+
+def value(node: Node) -> Any:
+    """The fake value of a node."""
+    return node.meta["val"]
+
+
+def bytes_of(node: Node) -> int:
+    """Bytes of a node's tensor at the example sizes of the trace."""
+    tensor = value(node)
+    if not isinstance(tensor, torch.Tensor):
+        return 0
+    return math.prod(hinted(size) for size in tensor.shape) * tensor.element_size()
+
+
+def same_sizes(left: Node, right: Node) -> bool:
+    """Whether two tensors have the same sizes for every step; adds no guard."""
+    one, other = ([expression(size) for size in value(node).shape] for node in (left, right))
+    return one == other
+
+
+def _values(given: Any) -> Any:
+    if isinstance(given, Node):
+        return value(given)
+    if isinstance(given, (list, tuple)):
+        return type(given)(_values(one) for one in given)
+    if isinstance(given, dict):
+        return {name: _values(one) for name, one in given.items()}
+    return given

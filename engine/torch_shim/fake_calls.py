@@ -1,0 +1,63 @@
+"""Running an operator on fake values, and sizes at the example values of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._pytree import tree_leaves
+
+from vcc.engine.torch_shim.fake import expression, hint_of
+
+
+def fake_call(target: Callable[..., Any], near: Any, *args: Any, **kwargs: Any) -> Any:
+    """The fake result of an operator.
+
+    Args:
+        target: an overload.
+        near: a fake tensor of the same trace, for calls without one.
+        args, kwargs: fake tensors, symbolic sizes and plain values.
+    """
+    leaves = tree_leaves((args, kwargs, near))
+    fake = next((one for one in leaves if isinstance(one, FakeTensor)), None)
+    mode = nullcontext() if fake is None else cast("AbstractContextManager[Any]", fake.fake_mode)
+    with mode, torch.no_grad():
+        return target(*args, **kwargs)
+
+
+def hinted(size: int | torch.SymInt) -> int:
+    """A size at the example values that the trace was made with."""
+    if isinstance(size, int):
+        return size
+    found = expression(size)
+    return int(found.xreplace({symbol: hint_of(size, symbol) for symbol in found.free_symbols}))
+
+
+@contextmanager
+def watched(value: Any) -> Iterator[list[str]]:
+    """Assumptions about sizes that the body makes; filled when it ends.
+
+    After an export the environment is frozen: it would answer a comparison of sizes by the
+    example values and not say so.
+
+    Args:
+        value: a fake tensor of the trace; anything else has no environment.
+    """
+    found: list[str] = []
+    if not isinstance(value, FakeTensor) or value.fake_mode.shape_env is None:
+        yield found
+        return
+    env: ShapeEnv = value.fake_mode.shape_env
+    frozen, known, replaced = env.frozen, len(env.guards), dict(env.replacements)
+    env.frozen = False
+    try:
+        yield found
+    finally:
+        env.frozen = frozen
+        found += [str(guard.expr) for guard in env.guards[known:]]
+        new = {k: v for k, v in env.replacements.items() if replaced.get(k) != v}
+        found += [f"{symbol} = {size}" for symbol, size in new.items()]
