@@ -9,12 +9,14 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from vcc.cache.digest import Digest, xxh3
 from vcc.cache.errors import IntegrityError, MissingArtifact
 from vcc.cache.folder import BAD_FILE, Content, Folder, WrongSize
 from vcc.cache.trouble import storage_error
 
+T = TypeVar("T")
 CAS = ("cas", "sha256")
 MAX_BLOB = 1 << 40
 THREADS = 4
@@ -81,21 +83,22 @@ def read_content(
     """
     *folders, name = place(digest)
     with explained(digest, f"{store.path}/{'/'.join(place(digest))}"):
-        found = _retried(lambda: _read(store, tuple(folders), name, size, limit))
-    if not _right(found, digest, fast):
-        raise Damaged(f"blob {digest.short} is damaged", "its digest does not match", "", digest)
+        found = retried(lambda: _read(store, tuple(folders), name, size, limit))
+    compare(found.data, digest, fast if found.private else "")
     return found
 
 
-def _right(found: Content, digest: Digest, fast: str) -> bool:
-    if fast and found.private:
-        return xxh3(found.data) == fast
-    return Digest.of(found.data) == digest
+def compare(data: bytes | memoryview, digest: Digest, fast: str = "") -> None:
+    """Refuse bytes that are not what their digest says: XXH3-128 `fast`, or SHA-256 without it.
+
+    Raises:
+        Damaged: they are not.
+    """
+    if not (xxh3(data) == fast if fast else Digest.of(data) == digest):
+        raise Damaged(f"blob {digest.short} is damaged", "its digest does not match", "", digest)
 
 
-def read_blobs(
-    read: Callable[[str], bytes], names: Iterable[str], size: int = FEW
-) -> dict[str, bytes]:
+def read_blobs(read: Callable[[str], T], names: Iterable[str], size: int = FEW) -> dict[str, T]:
     """Read several blobs, many bytes at once: hashing releases the interpreter lock.
 
     Args:
@@ -119,7 +122,7 @@ def _read(
         return shelf.content(name, size=size, limit=limit)
 
 
-def _retried(read: Callable[[], Content]) -> Content:
+def retried(read: Callable[[], T]) -> T:
     """A network file system may lose a handle once (ESTALE): open again, once."""
     try:
         return read()

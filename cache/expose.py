@@ -37,7 +37,9 @@ class ExecForbidden(DeviceError):
 
 
 @contextmanager
-def exposed(digests: Mapping[str, Digest], data: Mapping[str, bytes]) -> Iterator[dict[str, Path]]:
+def exposed(
+    digests: Mapping[str, Digest], data: Mapping[str, bytes | memoryview]
+) -> Iterator[dict[str, Path]]:
     """Paths of sealed copies of `data`, by name.
 
     Args:
@@ -82,7 +84,7 @@ def link_names(digests: Mapping[str, Digest]) -> dict[str, str]:
     }
 
 
-def sealed(name: str, data: bytes, *, executable: bool) -> int:
+def sealed(name: str, data: bytes | memoryview, *, executable: bool) -> int:
     """The descriptor of a memory file with these bytes that can never change again.
 
     Raises:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.damage import Watch
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
-from vcc.cache.folder import Content
+from vcc.cache.folder import Content, Folder
 from vcc.cache.gate import Gate
 from vcc.cache.loaded import Loaded, Verified
 from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
@@ -20,6 +21,7 @@ from vcc.cache.request import Entry
 from vcc.cache.roots import hold
 from vcc.cache.tiers import LOCAL, Tier, reading
 from vcc.cache.trouble import Unsafe
+from vcc.cache.view import read_view
 
 T = TypeVar("T")
 
@@ -47,24 +49,35 @@ class Loading:
     def loaded(self) -> Loaded:
         """The artifact, its manifest verified and admitted; raises as `Store.load`."""
         tier, manifest, trust = self._first(self._manifest)
-        return Loaded(manifest, self.fetch, tier.name, trust, self.verified)
+        return Loaded(manifest, self.fetch, tier.name, trust, self.verified, self.view)
 
     def fetch(self, ref: BlobRef) -> bytes:
         """The verified bytes of a blob. Bytes are the same wherever their digest was compared."""
 
         def read(tier: Tier) -> bytes:
-            fast = ref.xxh3 if self.fast and tier.kind == LOCAL else ""
-            return self._read(tier, ref.digest, ref.size, MAX_BLOB, fast).data
+            return self._read(tier, ref.digest, ref.size, MAX_BLOB, self._fast(ref, tier)).data
 
         return self._first(read)
+
+    def view(self, ref: BlobRef) -> memoryview:
+        """As `fetch`; sooner for large blobs."""
+
+        def read(tier: Tier) -> memoryview:
+            with self._opened(tier) as store:
+                view = read_view(store, ref.digest, ref.size, fast=self._fast(ref, tier))
+            self.verified.add(ref.size)
+            return view
+
+        return self._first(read)
+
+    def _fast(self, ref: BlobRef, tier: Tier) -> str:
+        return ref.xxh3 if self.fast and tier.kind == LOCAL else ""
 
     def _manifest(self, tier: Tier) -> tuple[Tier, Manifest, str]:
         """Digest first, then trust, and only then the content."""
         entry = self.entry
         found = self._read(tier, entry.id, None, MAX_BYTES)
-        with reading(tier) as store:
-            if store is None:
-                raise MissingArtifact(f"the store at {tier.root} is gone")
+        with self._opened(tier) as store:
             trust = self.gate.admit(store, tier, entry, found.data, found.owner)
             if tier.writable:
                 hold(store, entry.artifact)
@@ -80,12 +93,17 @@ class Loading:
     def _read(
         self, tier: Tier, digest: Digest, size: int | None, limit: int, fast: str = ""
     ) -> Content:
-        with reading(tier) as store:
-            if store is None:
-                raise MissingArtifact(f"the store at {tier.root} is gone")
+        with self._opened(tier) as store:
             found = read_content(store, digest, size, limit, fast=fast)
         self.verified.add(len(found.data))
         return found
+
+    @contextmanager
+    def _opened(self, tier: Tier) -> Iterator[Folder]:
+        with reading(tier) as store:
+            if store is None:
+                raise MissingArtifact(f"the store at {tier.root} is gone")
+            yield store
 
     def _first(self, attempt: Callable[[Tier], T]) -> T:
         """The answer of the first tier that has a good one, else the worst that was found."""
