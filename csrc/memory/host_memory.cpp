@@ -7,8 +7,9 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <memory>
 #include <string>
 
 #include "abi/error.h"
@@ -26,25 +27,23 @@ Error shortage(size_t size, const std::string& why) {
                "free host memory, or sleep at level 2, which keeps less");
 }
 
-// The number after `name` in a file of lines "name number"; SIZE_MAX when there is none.
+// The number in a line that begins with `name`; SIZE_MAX when there is none. Not by streams: their
+// numbers go through the locale, which libraries of the process have been seen to break.
 size_t number_in(const char* path, const std::string& name) {
-  std::ifstream file(path);
-  for (std::string word; file >> word;) {
-    size_t value = 0;
-    if (word == name && file >> value) return value;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "re"), &std::fclose);
+  char line[256];
+  while (file != nullptr && std::fgets(line, sizeof line, file.get()) != nullptr) {
+    if (std::strncmp(line, name.c_str(), name.size()) != 0) continue;
+    char* end = nullptr;
+    const char* digits = line + name.size();
+    const unsigned long long value = std::strtoull(digits, &end, 10);
+    if (end != digits) return value;
   }
   return SIZE_MAX;
 }
 
-size_t whole(const char* path) {
-  std::ifstream file(path);
-  size_t value = 0;
-  return file >> value ? value : SIZE_MAX;  // "max" is no number
-}
-
 // Cached files can be dropped, so what counts is what cannot: anonymous and shared memory, and what
-// the kernel and huge pages hold. MemAvailable is no help: guests whose memory grows as it is used
-// say 0 there long before they have none.
+// the kernel and huge pages hold.
 size_t machine_left() {
   static const char* const kHeld[] = {
       "AnonPages:", "Shmem:", "SUnreclaim:", "PageTables:", "KernelStack:", "Hugetlb:"};
@@ -60,9 +59,9 @@ size_t machine_left() {
 
 // What the control group may still take. Where the kernel does not say, the group is left out.
 size_t group_left() {
-  const size_t limit = whole("/sys/fs/cgroup/memory.max");
-  const size_t anonymous = number_in("/sys/fs/cgroup/memory.stat", "anon");
-  const size_t shared = number_in("/sys/fs/cgroup/memory.stat", "shmem");
+  const size_t limit = number_in("/sys/fs/cgroup/memory.max", "");  // "max" is no number
+  const size_t anonymous = number_in("/sys/fs/cgroup/memory.stat", "anon ");
+  const size_t shared = number_in("/sys/fs/cgroup/memory.stat", "shmem ");
   if (limit == SIZE_MAX || anonymous == SIZE_MAX || shared == SIZE_MAX) return SIZE_MAX;
   return limit - std::min(limit, anonymous + shared);
 }

@@ -167,7 +167,7 @@ def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | N
     if len(first) != WORD:
         return None
     lows, tops = ([int.from_bytes(one[at], "little") for one in (first, second)] for at in _HALVES)
-    if lows[0] == lows[1] and all(any(_has_top(top, move) for move in moves) for top in tops):
+    if lows[0] == lows[1] and all(_is_top(top, moves) for top in tops):
         return first[:HALF] + bytes(HALF)
     if tops[0] == tops[1] != 0 and any(_same_low(lows[0], lows[1], move) for move in moves):
         return bytes(HALF) + first[HALF:]
@@ -177,10 +177,21 @@ def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | N
 _HALVES = (slice(0, HALF), slice(HALF, WORD))
 
 
-def _has_top(top: int, move: Move) -> bool:
-    """Whether an address of the region, at either place, has this upper half."""
-    return any(
-        base >> 32 <= top <= (base + move.size - 1) >> 32 for base in (move.first, move.second)
+_HOST_TOPS = (
+    range(0x5500, 0x5800),
+    range(0x7E00, 0x8000),
+    range(0xAAAA, 0xAAAC),
+    range(0xFFFF, 0x10000),
+)
+"""Upper halves of addresses of code, heap and stacks, where Linux puts them on x86-64 and ARM."""
+
+
+def _is_top(top: int, moves: Sequence[Move]) -> bool:
+    """Whether an address of a region, at either place, or of the process has this upper half."""
+    return any(top in tops for tops in _HOST_TOPS) or any(
+        base >> 32 <= top <= (base + move.size - 1) >> 32
+        for move in moves
+        for base in (move.first, move.second)
     )
 
 

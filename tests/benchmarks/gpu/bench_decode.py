@@ -7,7 +7,8 @@ The peers are the same decoder with the same attention kernels and KV cache unde
 (peer_model.py): `whole` is torch.compile(mode="reduce-overhead") of the model, `regional` compiles
 one layer for all and captures the step in one CUDA graph. `whole` compiles for minutes at 32
 layers, one shape a process, beside the other work; what is not compiled by `--patience` is told.
-Then vcc and the peers are timed one after another. Writes gpu-decode-<size>.json.
+Then vcc and the peers are timed one after another, and vcc once more when they are gone: a context
+that waits makes every launch dearer. Writes gpu-decode-<size>.json.
 """
 
 from __future__ import annotations
@@ -71,25 +72,32 @@ def started(size: str, options: argparse.Namespace, folder: Path) -> dict[str, H
 
 
 def rows_of(
-    size: str, mine: dict[str, Any], others: Mapping[str, Any], bandwidth: float
+    size: str,
+    mine: dict[str, Any],
+    alone: dict[str, Any],
+    others: Mapping[str, Any],
+    bandwidth: float,
 ) -> list[Row]:
-    """The figures and their limits; the share of the bandwidth has one for 8b."""
+    """The figures and their limits; the share of the bandwidth has one for 8b.
+
+    `mine` was timed while the peers waited, as each of them was; `alone` after they had ended.
+    """
     rows = [Row("copy bandwidth, bytes read and written", round(bandwidth, 1), "GB/s")]
-    if "1" in mine["decode"]:
+    if "1" in alone["decode"]:
         least = read_bytes(size) / bandwidth / 1e3
-        step = mine["decode"]["1"]["with_token_us"]
+        step = alone["decode"]["1"]["with_token_us"]
         limit = SHARE if size == "8b" else None
         rows.append(Row("decode 1: weights / bandwidth / step", least / step, "", limit, True))
-    for batch, times in mine["decode"].items():
+    for batch, times in alone["decode"].items():
         rows.append(Row(f"decode {batch}: step, token visible", times["with_token_us"], "us"))
         rows.append(Row(f"decode {batch}: step, none ahead", times["in_turn_us"], "us"))
         limit = GAP_US if batch == "1" else None
         rows.append(Row(f"decode {batch}: host gap, median", times["gap_us"], "us", limit))
-    for tokens, times in mine["prefill"].items():
+    for tokens, times in alone["prefill"].items():
         rows.append(Row(f"prefill {tokens}: step", times["with_token_us"], "us"))
     for name, other in others.items():
         rows += compared(name, mine, other)
-    rows.append(Row("heavy modules imported", len(mine["heavy"]), "", 0))
+    rows.append(Row("heavy modules imported", len(alone["heavy"]), "", 0))
     return rows
 
 
@@ -142,12 +150,20 @@ def measured(options: argparse.Namespace, held: Mapping[str, Held], until: float
     words: list[object] = ["play_decode.py", "--model", model(size)]
     words += ["--past", options.past, "--times", options.times]
     words += ["--decode", *options.decode, "--prefill", *options.prefill]
-    bandwidth = python("play_copy.py").json()["copy_gb_per_second"]
-    mine = json.loads(python(*words, **store()).stdout.strip().splitlines()[-1])
+    mine = played(words)
     others = {name: one.measured() for name, one in held.items()}
+    alone = played(words)  # no other process has a context on the device now
+    copied = python("peer_copy.py").json()
     what = f"decode after {options.past} tokens, and prefill, of a Llama of {size} in bf16"
-    rows = rows_of(size, mine, others, bandwidth)
-    return publish(f"decode-{size}", what, rows, {"vcc": mine, "peers": others, "tune": choice})
+    rows = rows_of(size, mine, alone, others, copied["copy_gb_per_second"])
+    details = {"vcc": mine, "alone": alone, "peers": others, "copy": copied, "tune": choice}
+    return publish(f"decode-{size}", what, rows, details)
+
+
+def played(words: list[object]) -> dict[str, Any]:
+    """What vcc's side prints."""
+    found: dict[str, Any] = json.loads(python(*words, **store()).stdout.strip().splitlines()[-1])
+    return found
 
 
 if __name__ == "__main__":

@@ -88,6 +88,11 @@ def test_an_address_of_a_heap_below_4_gib_is_dead_if_it_moves(top: int) -> None:
         relocate("n", captured(tuple(words)), MOVES)
 
 
+def test_the_upper_half_of_a_stack_address_in_one_and_of_a_region_in_the_other_is_dead() -> None:
+    words = tuple(top << 32 | 2 for top in (SPACE.first >> 32, 0x7FFE, SPACE.first >> 32))
+    assert relocate("n", captured(words), MOVES).block == block(2)
+
+
 def test_a_count_that_looks_like_an_address_below_4_gib_is_kept() -> None:
     word = 7 << 32 | 0x40_0000
     found = relocate("n", replace(captured((word, word, word)), low=frozenset({0})), MOVES)
