@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -10,13 +11,25 @@ T = TypeVar("T")
 POLL_S = 0.2
 
 
-def apart(work: Callable[[], T]) -> T:
-    """The answer of `work`, or what it raised. It must end by itself: its thread is a daemon's."""
-    task = _Task(work)
+def apart(work: Callable[[], T], within_s: float) -> T:
+    """The answer of `work`, or what it raised.
+
+    A client whose own threads are gone, as in a forked child, never answers: the wait ends, and its
+    thread goes with the process.
+
+    Args:
+        within_s: seconds to wait.
+
+    Raises:
+        TimeoutError: there was no answer by then.
+    """
+    task, ends = _Task(work), time.monotonic() + within_s
     thread = threading.Thread(target=task.run, name="vcc-remote", daemon=True)
     thread.start()
-    while thread.is_alive():
+    while thread.is_alive() and time.monotonic() < ends:
         thread.join(POLL_S)  # a wait without an end would keep signals from being handled
+    if thread.is_alive():
+        raise TimeoutError(f"no answer in {within_s:.0f} s")
     return task.answer()
 
 

@@ -33,6 +33,7 @@ MAX_PUT = 5 * 10**9
 SLOWEST = 1 << 16
 """Bytes a second that a PUT is given time for."""
 PAGE = 1000
+GRACE_S = 2.0
 Mode = Literal["create", "overwrite"]
 
 
@@ -120,17 +121,22 @@ class Bucket:
     def paths(self, prefix: str) -> Iterator[str]:
         """See `Remote`."""
         what = f"listing {prefix}"
-        with self._guard() as guard, explained(what, guard):
+        with self._guard() as guard, _of_bucket(what), explained(what, guard):
             proxy = "" if guard is None else guard.url
             client = made(self.place, self.limits, math.ceil(self.limits.idle_s), proxy)
             pages = obstore.list(client, prefix, chunk_size=PAGE)
-            while (page := apart(lambda: next(pages, None))) is not None:
+            while (page := apart(lambda: next(pages, None), self._wait_s)) is not None:
                 yield from (item["path"] for item in page)
 
     def close(self) -> None:
         """See `Remote`."""
         if self._session is not None:
             self._session.close()
+
+    @property
+    def _wait_s(self) -> float:
+        """Seconds to wait for the client, whose own deadline comes first where it works."""
+        return self.limits.connect_s + self.limits.idle_s + GRACE_S
 
     @property
     def _endpoint(self) -> str:
@@ -153,7 +159,7 @@ class Bucket:
     def _signed(self, method: Literal["GET", "HEAD"], path: str, what: str) -> str:
         client = self._client(math.ceil(self.limits.idle_s))
         with explained(what):
-            return apart(lambda: obstore.sign(client, method, path, SIGNED_FOR))
+            return apart(lambda: obstore.sign(client, method, path, SIGNED_FOR), self._wait_s)
 
     def _reader(self, url: str) -> Session:
         if self._session is None:
@@ -163,9 +169,13 @@ class Bucket:
         return self._session
 
     def _put(self, path: str, data: bytes, mode: Mode, what: str) -> None:
-        client = self._client(2 ** math.ceil(math.log2(60 + len(data) / SLOWEST)))
-        with explained(what):
-            apart(lambda: obstore.put(client, path, data, mode=mode, use_multipart=False))
+        seconds = 2 ** math.ceil(math.log2(60 + len(data) / SLOWEST))
+        client = self._client(seconds)
+        with _of_bucket(what), explained(what):
+            apart(
+                lambda: obstore.put(client, path, data, mode=mode, use_multipart=False),
+                seconds + GRACE_S,
+            )
 
     def _client(self, timeout_s: int) -> Client:
         """One of a few clients: a large blob is given more time than a look-up."""
@@ -178,3 +188,12 @@ class Bucket:
         if not self._endpoint:
             return nullcontext(None)
         return guarded(self._endpoint, self.limits.idle_s)
+
+
+@contextmanager
+def _of_bucket(what: str) -> Iterator[None]:
+    """To list or to put, only the bucket itself can be absent; that is no miss."""
+    try:
+        yield
+    except Absent as error:
+        raise RemoteError(f"{what}: there is no such bucket", error.why) from error

@@ -22,7 +22,7 @@ from obstore.exceptions import (
 )
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from vcc.cache.errors import RemoteError, UsageError
+from vcc.cache.errors import RemoteError, UsageError, VccError
 from vcc.cache.remote.base import Absent, Denied, Passing
 from vcc.cache.remote.http import Elsewhere
 from vcc.cache.remote.patience import Limits
@@ -82,13 +82,15 @@ def explained(what: str, guard: Guard | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except AlreadyExistsError:
+    except (AlreadyExistsError, VccError, NoConditions):
         raise
-    except NotFoundError as error:
+    except (NotFoundError, FileNotFoundError) as error:
         raise Absent(f"{what}: the remote does not have it", _why(error)) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise Denied(f"{what}: the remote refuses", _why(error), _CREDENTIALS) from None
-    except (BaseError, NotImplementedError) as error:
+    except TimeoutError as error:
+        raise RemoteError(f"{what}: the client does not answer", str(error)) from None
+    except Exception as error:  # whatever it is, its text may hold what we sent
         if guard is not None and guard.refused:
             raise Elsewhere(
                 f"{what}: the endpoint sends us to {guard.refused[-1]}",

@@ -46,17 +46,8 @@ class FileRemote:
 
     def get(self, path: str, sink: Sink, *, limit: int, start: int = 0) -> None:
         """See `Remote`."""
-        what = f"reading {path}"
-        with self._opened(path, what) as fd:
-            if os.fstat(fd).st_size > limit:
-                raise RemoteError(f"{what}: it is too long", f"{limit} bytes belong there")
-            os.lseek(fd, start, os.SEEK_SET)
-            left = limit - start
-            while part := os.read(fd, min(CHUNK, left + 1)):
-                left -= len(part)
-                if left < 0:
-                    raise RemoteError(f"{what}: it grows", f"{limit} bytes belong there")
-                sink(part)
+        for part in self._parts(path, limit, start):
+            sink(part)  # its troubles are not the remote's
 
     def put(
         self, path: str, data: bytes, *, replace: bool = False, keeps: Sequence[Blob] = ()
@@ -96,6 +87,18 @@ class FileRemote:
                 yield from self._below([*folders, name])
             else:
                 yield "/".join((*folders, name))
+
+    def _parts(self, path: str, limit: int, start: int) -> Iterator[bytes]:
+        what, left = f"reading {path}", limit - start
+        with self._opened(path, what) as fd:
+            if os.fstat(fd).st_size > limit:
+                raise RemoteError(f"{what}: it is too long", f"{limit} bytes belong there")
+            os.lseek(fd, start, os.SEEK_SET)
+            while part := os.read(fd, min(CHUNK, left + 1)):
+                left -= len(part)
+                if left < 0:
+                    raise RemoteError(f"{what}: it grows", f"{limit} bytes belong there")
+                yield part
 
     @contextmanager
     def _opened(self, path: str, what: str) -> Iterator[int]:

@@ -105,6 +105,14 @@ def test_a_listing_without_rights_is_denied(s3):
             list(remote.paths("v1/"))
 
 
+def test_a_bucket_that_is_not_there_is_no_miss(s3, source):
+    url = s3.fresh().replace("s3://cache/", "s3://nothing/")
+    with pytest.raises(RemoteError, match="no such bucket"):
+        push_all(source, url)
+    with at(url) as remote, pytest.raises(RemoteError, match="no such bucket"):
+        list(remote.paths("v1/"))
+
+
 def test_a_blob_over_the_size_of_one_put_is_refused(s3):
     class Large(bytes):
         def __len__(self):

@@ -77,12 +77,12 @@ def test_a_bad_ref_is_told_and_hides_no_other(kind, source, spoil):
     assert bad.artifact[:12] in told.bad[0]
 
 
+@pytest.mark.parametrize("kind", ["file", "s3"], indirect=True)
 def test_names_that_are_no_refs_are_passed_over(kind, source):
+    """A repository has no other names."""
     (entry,) = source.entries()
     url = kind.fresh()
     push_all(source, url)
-    if kind.name == "oci":
-        pytest.skip("a repository has no other names")
     with at(url) as remote:
         for name in ("README", f"{entry.base.digest}/README", f"{entry.base.digest.hex.upper()}/x"):
             remote.put(f"v1/refs/{name}", b"x")
