@@ -75,7 +75,7 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             failed.callback(handle.close)
         with boot.ledger.phase("weights"):
             weights = _begin_weights(boot, device, arena, handle, blobs)
-            failed.callback(weights.filling.wait)  # it must not outlive the memory it writes
+            failed.callback(weights.wait)  # it must not outlive the memory it writes
         with boot.ledger.phase("modules"):
             modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")
             failed.callback(modules.wait)
@@ -107,11 +107,16 @@ def add_cubins(handle: PlayerHandle, blobs: Mapping[str, bytes]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """The weights on their way: bytes of their memory, the upload, and how to do it again."""
+    """The weights on their way: their memory, the upload into it, and how to do that again."""
 
-    bytes: int
+    placing: Beside[WeightPlace]
     filling: Beside[upload.WeightReport]
     refill: Callable[[], upload.WeightReport]
+
+    def wait(self) -> None:
+        """Until nothing is written any more."""
+        self.placing.wait()
+        self.filling.wait()
 
 
 def _begin_weights(
@@ -120,9 +125,12 @@ def _begin_weights(
     """First of all: an upload takes longer than everything that can be done beside it."""
     check_room(handle.bytes(1), arena.available())
     constants = {name: data for name, data in blobs.items() if name.startswith(CONSTANT)}
-    place = WeightPlace.read(handle.place_weights())
-    refill = partial(fill_weights, boot, device, place, constants)
-    return _Weights(place.bytes, Beside(refill, "vcc-weights"), refill)
+    placing = Beside(lambda: WeightPlace.read(handle.place_weights()), "vcc-place")
+
+    def refill() -> upload.WeightReport:
+        return fill_weights(boot, device, placing.result(), constants)
+
+    return _Weights(placing, Beside(refill, "vcc-weights"), refill)
 
 
 def _has_goldens(boot: Boot) -> bool:
@@ -164,7 +172,7 @@ def _placed(
         gemms.start(graphs)
         boot.events.note(str(gemms.report))
     with boot.ledger.phase("memory"):
-        free = arena.available() + weights.bytes
+        free = weights.placing.result().bytes + arena.available()
         blocks = choose_blocks(handle, free, boot.settings)
         handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
         layout = Layout.read(handle.describe())

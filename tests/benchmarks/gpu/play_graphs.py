@@ -66,13 +66,16 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
     arena = Arena(device.ordinal)
     handle = PlayerHandle(arena.handle, blobs["table/step"])
     clock.mark("table")
-    modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")  # as a boot does
+    weights = Beside(handle.place_weights, "vcc-place")  # as a boot does, and the next line too
+    modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")
     sizes = settings.compilation.capture_sizes or ()
     gemms = offer_gemms(handle, device, site, sizes)
     gemms.start(wanted)
     clock.mark("gemms")
     modules.result()
     clock.mark("modules")
+    weights.result()
+    clock.mark("weights")
     handle.place(BLOCKS, BLOCKS, 4, 256)
     clock.mark("memory")
     handle.build(wanted, hot, threads)
