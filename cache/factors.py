@@ -47,6 +47,7 @@ FACTORS: tuple[Factor, ...] = (
     Factor("format.", "version", VERSION),
     Factor("vcc.source", "version", VERSION),
     Factor("pass.", "version", VERSION),
+    Factor("user_pass.", "version", VERSION),
     Factor("compiler", "version", VERSION),
     Factor("env.", "environment", VERSION),
     Factor("constant.", "constants", VERSION),

@@ -22,6 +22,7 @@ from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
+from vcc.engine.user_passes import source_entries
 
 if TYPE_CHECKING:
     from vcc.engine.models.source import Source
@@ -136,6 +137,7 @@ def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]
         **_entries(settled.resolved.config),
         **_entries(settled.request.parallel),
         **_profile_entry(settled.request),
+        **source_entries(settled.resolved.config.user_passes or ()),
     }
     return pairs, tuple(sorted(label for label in pairs if not label.startswith(_BASE)))
 
@@ -158,7 +160,8 @@ def _stated(request: BuildRequest) -> frozenset[str]:
         labels.add("config.capture_sizes")  # what it is folded into
     if request.target_named and request.target.platform is Platform.CUDA:
         labels.add("target")
-    return frozenset(labels | _profile_entry(request).keys())
+    sources = source_entries(request.compilation.user_passes or ())
+    return frozenset(labels | _profile_entry(request).keys() | sources.keys())
 
 
 def _profile_entry(request: BuildRequest) -> dict[str, str]:

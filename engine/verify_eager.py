@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
-from vcc.engine.config.types import PassConfig
+from vcc.engine.config.modes import Dtype
+from vcc.engine.config.target import Target
+from vcc.engine.config.types import CompilationConfig
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.program import Call, Program
@@ -21,7 +23,9 @@ from vcc.engine.models.expressions import Tied
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops, operator
 from vcc.engine.partition.split import split
-from vcc.engine.passes.apply import apply, enabled
+from vcc.engine.passes.apply import apply
+from vcc.engine.passes.base import PassContext
+from vcc.engine.passes.user import chosen
 from vcc.engine.trace.decoder import LAYOUT, StepShape, decoder_trace
 from vcc.engine.trace.trace import trace
 
@@ -90,8 +94,8 @@ def eager_step(
     spec: DecoderSpec,
     shape: StepShape,
     ops: Sequence[str],
-    splitting_ops: Sequence[str],
-    passes: PassConfig,
+    compilation: CompilationConfig,
+    target: Target,
 ) -> EagerStep:
     """Trace the step on the CPU in fp32 and draw its weights.
 
@@ -99,13 +103,17 @@ def eager_step(
         spec: the decoder.
         shape: the limits of its step.
         ops: custom ops that are not in plain torch.
-        splitting_ops: where it is cut.
-        passes: passes switched on or off.
+        compilation: the resolved configuration: passes and cuts.
+        target: what the build is for, which passes may ask.
     """
     load_ops()
     choice = OpChoice(frozenset(ops))
-    passed = apply(trace(decoder_trace(spec, torch.float32, choice, shape)), enabled(passes))
-    pieces = split(passed.traced, tuple(splitting_ops), ())
+    context = PassContext(
+        compilation, target, Dtype.FP32, (1, shape.max_tokens), ops=choice.enabled
+    )
+    step = trace(decoder_trace(spec, torch.float32, choice, shape))
+    passed = apply(step, chosen(compilation), context)
+    pieces = split(passed.traced, tuple(compilation.splitting_ops or ()), ())
     with torch.device("meta"):
         decoder = Decoder(spec, torch.float32, choice)
     weights = draw_weights(spec, decoder)

@@ -33,6 +33,7 @@ from vcc.engine.compile.scratch import scratch
 from vcc.engine.config.environment import interpreter_environment
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.modes import Dtype, Platform
+from vcc.engine.config.plain import to_json
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent, write
 from vcc.engine.graphs.planner.process import plan_in_child
@@ -205,7 +206,6 @@ def _job(settled: Settled, asked: Sequence[int]) -> Job:
     from vcc.engine.compile.source import step_shape  # it brings torch
 
     shape, config = step_shape(settled), settled.resolved.config
-    passes = config.pass_config
     return Job(
         config=dict(settled.request.source.config),
         max_tokens=shape.max_tokens,
@@ -213,8 +213,8 @@ def _job(settled: Settled, asked: Sequence[int]) -> Job:
         block_size=shape.block_size,
         blocks_per_seq=shape.max_blocks_per_seq,
         ops=tuple(sorted(settled.resolved.ops.enabled)),
-        splitting_ops=tuple(config.splitting_ops or ()),
-        passes={name: getattr(passes, name) for name in passes.__slots__},
+        compilation=to_json(config),
+        target=str(settled.request.target),
         asked=tuple(asked),
     )
 

@@ -20,8 +20,8 @@ class Job:
         config: the decoder's `config.json`.
         max_tokens, max_seqs, block_size, blocks_per_seq: limits of its step.
         ops: custom ops that are switched on.
-        splitting_ops: where the step is cut.
-        passes: passes switched on or off.
+        compilation: the resolved compilation config, as JSON: passes and cuts.
+        target: what the table was made for.
         asked: token counts to run beside the usual steps.
     """
 
@@ -31,8 +31,8 @@ class Job:
     block_size: int
     blocks_per_seq: int
     ops: tuple[str, ...]
-    splitting_ops: tuple[str, ...]
-    passes: Mapping[str, bool]
+    compilation: str
+    target: str
     asked: tuple[int, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ class Job:
     def read(cls, folder: Path) -> Job:
         """Read what `write` left."""
         fields = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        lists = ("ops", "splitting_ops", "asked")
+        lists = ("ops", "asked")
         return cls(**fields | {name: tuple(fields[name]) for name in lists})
 
 

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from vcc.cache.errors import DeviceError, VccError
-from vcc.engine.config.types import PassConfig
+from vcc.engine.config.parse import parse_config
+from vcc.engine.config.target import Target
 from vcc.engine.graphs.check_batches import CheckStep, Limits, Sequences, blocks_for, schedule
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.host_memory import PERMANENT, HostMemory
@@ -254,8 +255,8 @@ def check(folder: Path, job: Job) -> Outcome:
         spec_of(job.config),
         StepShape(job.max_tokens, job.max_seqs, job.block_size, job.blocks_per_seq),
         job.ops,
-        job.splitting_ops,
-        PassConfig(**job.passes),
+        parse_config(job.compilation),
+        Target.parse(job.target),
     )
     steps = schedule(limits, job.asked)
     content = read(folder / CONTENT)

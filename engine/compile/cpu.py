@@ -108,8 +108,9 @@ def _piece_info(pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> list[dic
 
 def _passed(build: Build) -> Passed:
     from vcc.engine.compile.dump import Dump
-    from vcc.engine.passes.apply import apply, enabled
+    from vcc.engine.passes.apply import apply
     from vcc.engine.passes.context import context_of
+    from vcc.engine.passes.user import chosen
 
     dump = Dump(build.settled.request.keep)
     with build.stage("trace"):
@@ -117,7 +118,7 @@ def _passed(build: Build) -> Passed:
         build.counters.add("traces")
         dump.graph("traced", traced)
     with build.stage("passes"):
-        passes = enabled(build.settled.resolved.config.pass_config)
+        passes = chosen(build.settled.resolved.config)
         return apply(traced, passes, context_of(build.settled), dump)
 
 
@@ -132,11 +133,12 @@ def _pieces(build: Build, passed: Passed) -> Pieces:
     from vcc.engine.compile.dump import Dump
     from vcc.engine.config.inductor_options import option_pairs
     from vcc.engine.partition.split import split
-    from vcc.engine.passes.apply import enabled, version_pairs
+    from vcc.engine.passes.apply import version_pairs
+    from vcc.engine.passes.user import chosen
 
     config = build.settled.resolved.config
     with build.stage("partition"):
-        passes = version_pairs(enabled(config.pass_config))
+        passes = version_pairs(chosen(config))
         options = (*passes, *option_pairs(_options(build)), *_toolchain(build))
         pieces = split(passed.traced, _splitting_ops(build, passed), options)
         build.counters.add("pieces", sum(pieces.calls.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vcc.cache.errors import DeviceError
@@ -18,6 +18,7 @@ from vcc.engine.config.keys import key_entries
 from vcc.engine.config.modes import Platform
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim.profiles import profile_for
+from vcc.engine.user_passes import source_entries
 
 KV_LAYOUT = "2,blocks,block_size,kv_heads,head_dim"
 """Dimensions of a layer's KV cache, which node tables have compiled in."""
@@ -119,8 +120,19 @@ def _toolchain(settled: Settled) -> dict[str, str]:
     if {Content.PIECES, Content.CUBINS} & set(settled.resolved.artifact.holds):
         options = build_options(settled.request.target, dict(config.inductor_config or ()))
         entries |= {f"pass.{name}": text for name, text in pass_versions(config.pass_config)}
+        entries |= _user_passes(config.user_passes or ())
         entries |= dict(option_pairs(options))
     return entries
+
+
+def _user_passes(names: Sequence[str]) -> dict[str, str]:
+    """Sources of the user's passes, and versions, which cover parameters too."""
+    if not names:
+        return {}
+    from vcc.engine.passes.user import load  # runs the user's code, which brings torch
+
+    versions = {f"pass.{one.name}": one.version for one in load(names)}
+    return {**source_entries(names), **versions}
 
 
 def plan_entries(settled: Settled) -> dict[str, str]:

@@ -20,6 +20,11 @@ class CompileMode(IntEnum):
         return self is CompileMode.VCC_COMPILE
 
     @property
+    def rewrites(self) -> bool:
+        """True when passes have a graph of ours to rewrite."""
+        return self in (CompileMode.VCC_COMPILE, CompileMode.DYNAMO_TRACE_ONCE)
+
+    @property
     def compiles(self) -> bool:
         """True when Inductor (or the chosen back end) makes code."""
         return self is not CompileMode.NO_COMPILATION

@@ -206,6 +206,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "backend": _choice(BACKENDS),
         "cuda_graph_mode": _choice(GRAPH_MODES),
         "pass_config": _nested(PassConfig),
+        "user_passes": _list,
         "splitting_ops": _list,
         "compile_sizes": _list,
         "compile_ranges": _list,

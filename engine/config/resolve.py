@@ -73,7 +73,14 @@ def _passes(state: State) -> State:
     choices = choose_ops(state.config.custom_ops, state.facts.known_ops, state.mode, state.backend)
     for rule in state.passes:
         state = _switch(state, rule, choices.enabled)
-    return state
+    asked = state.config.user_passes or ()
+    if asked and not state.mode.rewrites:
+        raise ConfigError(
+            f"{state.mode.name} has no graph that a pass could rewrite",
+            f"user_passes = {', '.join(asked)}",
+            "leave them out, or use --compile vcc",
+        )
+    return state.put("user_passes", tuple(dict.fromkeys(asked)), "in the order given")
 
 
 def _switch(state: State, rule: PassRule, enabled: frozenset[str]) -> State:
@@ -91,7 +98,7 @@ def _pass_value(
     state: State, rule: PassRule, enabled: frozenset[str], asked: bool | None
 ) -> tuple[bool, str]:
     mode, level = state.mode, state.level
-    if mode in (CompileMode.NO_COMPILATION, CompileMode.STOCK_TORCH_COMPILE):
+    if not mode.rewrites:
         return False, f"{mode.name} has no graph of ours to rewrite"
     if asked is not None:
         return asked, "as given"

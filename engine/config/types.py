@@ -119,6 +119,7 @@ class CompilationConfig:
         "which steps replay as static graphs", "graphs are built from the same compiled pieces"
     )
     pass_config: PassConfig = keyed("one switch per pass", factory=PassConfig)
+    user_passes: tuple[str, ...] | None = keyed("passes of your own: entry points or module:NAME")
     splitting_ops: tuple[str, ...] | None = keyed("ops at which the traced graph is cut")
     compile_sizes: tuple[int, ...] | None = keyed("token counts that get code of their own")
     compile_ranges: tuple[int, ...] | None = keyed("end points of token ranges compiled apart")
@@ -144,7 +145,7 @@ class CompilationConfig:
             check_kind(name, getattr(self, name), (kind,))
         for name in ("compile_sizes", "compile_ranges", "capture_sizes"):
             check_sizes(name, getattr(self, name))
-        for name in ("splitting_ops", "custom_ops"):
+        for name in ("splitting_ops", "custom_ops", "user_passes"):
             check_texts(name, getattr(self, name))
         _check_max_capture(self.max_capture_size)
         _check_inductor(self.inductor_config)

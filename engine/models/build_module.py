@@ -28,12 +28,23 @@ def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     Raises:
         ModelError: the import or the call fails, the name is missing, or no nn.Module comes back.
     """
-    # What the user's code prints is no output of ours: standard output may hold our JSON.
+    found = named_object(ref, root)
     with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
-        made = _called(ref, _attribute(ref, _imported(ref)))
+        made = _called(ref, found)
     if not isinstance(made, nn.Module):
         raise ModelError(f"{ref} gives no nn.Module", f"it gives a {type(made).__name__}")
     return made.eval()
+
+
+def named_object(ref: FactoryRef, root: Path | None = None) -> Any:
+    """Import a module and take what the reference names in it; arguments as above.
+
+    Raises:
+        ModelError: the import fails or the name is missing.
+    """
+    # What the user's code prints is no output of ours: standard output may hold our JSON.
+    with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
+        return _attribute(ref, _imported(ref))
 
 
 @contextmanager

@@ -32,8 +32,9 @@ from vcc.engine.monitor import Counters
 from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.partition.ops import absent
 from vcc.engine.partition.split import split
-from vcc.engine.passes.apply import apply, enabled, version_pairs
+from vcc.engine.passes.apply import apply, version_pairs
 from vcc.engine.passes.context import context_of
+from vcc.engine.passes.user import chosen
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
@@ -100,7 +101,7 @@ def _passed(planning: Planning) -> Passed:
         planning.counters.add("traces")
         dump.graph("traced", traced)
     with planning.stage("passes"):
-        passes = enabled(planning.settled.resolved.config.pass_config)
+        passes = chosen(planning.settled.resolved.config)
         return apply(traced, passes, context_of(planning.settled), dump)
 
 
@@ -108,7 +109,7 @@ def _pieces(planning: Planning, passed: Passed) -> Pieces:
     config = planning.settled.resolved.config
     with planning.stage("partition"):
         options = (
-            *version_pairs(enabled(config.pass_config)),
+            *version_pairs(chosen(config)),
             *option_pairs(planning.options),
             ("target", planning.profile.target),
             ("profile", planning.profile.digest),

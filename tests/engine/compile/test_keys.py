@@ -18,6 +18,7 @@ from vcc.cache.store import Store
 from vcc.engine.compile import pool
 from vcc.engine.compile.keys import BuildKeys, build_keys, code_entries, keys_here, plan_entries
 from vcc.engine.compile.toolchain import Compiler
+from vcc.engine.config.levels import PASS_RULES
 from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import (
@@ -49,8 +50,11 @@ OTHER: dict[str, tuple[Any, str]] = {
     "compilation.mode": (CompileMode.DYNAMO_TRACE_ONCE, "code plan"),  # no cuts: full graphs only
     "compilation.backend": (Backend.EAGER, "code"),
     "compilation.cuda_graph_mode": (GraphMode.PIECEWISE, "plan"),
-    "compilation.pass_config.eliminate_noops": (False, "code"),
-    "compilation.pass_config.eliminate_dead_code": (False, "code"),
+    **{
+        f"compilation.pass_config.{rule.name}": (bool(rule.needs_ops), "code")
+        for rule in PASS_RULES  # on by default, unless its operators are not
+    },
+    "compilation.user_passes": (("support.own_passes:SQUARE",), "code"),
     "compilation.splitting_ops": (("vcc::kv_write",), "code"),
     "compilation.compile_sizes": ((4,), "code"),
     "compilation.compile_ranges": ((4,), "code"),

@@ -35,6 +35,7 @@ OTHER: dict[type, dict[str, object]] = {
         "backend": Backend.EAGER,
         "cuda_graph_mode": GraphMode.FULL,
         "pass_config": PassConfig(eliminate_noops=False),
+        "user_passes": ("package:PASS",),
         "splitting_ops": ("a::b",),
         "compile_sizes": (4,),
         "compile_ranges": (4,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
@@ -150,7 +151,8 @@ CONFIGS = st.builds(
     mode=st.none() | st.sampled_from(CompileMode),
     backend=st.none() | st.sampled_from(Backend),
     cuda_graph_mode=st.none() | st.sampled_from(GraphMode),
-    pass_config=st.builds(PassConfig, SWITCH, SWITCH),
+    pass_config=st.builds(PassConfig, **{item.name: SWITCH for item in fields(PassConfig)}),
+    user_passes=NAMES,
     splitting_ops=NAMES,
     compile_sizes=SIZES,
     compile_ranges=SIZES,
