@@ -22,6 +22,10 @@ CHUNK = 1 << 20
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
+class NotThere(RemoteError):
+    """The directory itself is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileRemote:
     """The directory of a file:// URL; see `Remote`."""
@@ -41,7 +45,7 @@ class FileRemote:
         try:
             with self._opened(path, f"looking for {path}") as fd:
                 return os.fstat(fd).st_size
-        except Absent:
+        except (Absent, NotThere):
             return None
 
     def get(self, path: str, sink: Sink, *, limit: int, start: int = 0) -> None:
@@ -115,9 +119,7 @@ class FileRemote:
 
     @contextmanager
     def _folder(self, names: Sequence[str], *, create: bool = False) -> Iterator[int]:
-        if create:
-            os.makedirs(self.place.path, exist_ok=True)
-        fd = os.open(self.place.path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        fd = self._root(create)
         try:
             for name in names:
                 if create:
@@ -130,6 +132,31 @@ class FileRemote:
             yield fd
         finally:
             os.close(fd)
+
+    def _root(self, create: bool) -> int:
+        """The open root. Only its last folder is made: a share may not be mounted."""
+        path = self.place.path
+        try:
+            if create and not os.path.isdir(path):
+                os.mkdir(path)
+                _sync_path(os.path.dirname(path))
+            return os.open(path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno not in _NOT_THERE:
+                raise
+            raise NotThere(
+                f"the remote {self.url} is not there",
+                error.strerror or "",
+                "Mount it, or push to it first",
+            ) from error
+
+
+def _sync_path(path: str) -> None:
+    fd = os.open(path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        sync_folder(fd)
+    finally:
+        os.close(fd)
 
 
 def _write(name: str, data: bytes, folder: int) -> None:

@@ -53,11 +53,17 @@ def oci(tmp_path_factory):
         pytest.skip(str(error))
 
 
+def made(folder):
+    """The URL of a folder that is made."""
+    folder.mkdir()
+    return f"file://{folder}"
+
+
 @pytest.fixture(params=["file", "s3", "oci"])
 def kind(request, tmp_path):
     """Each kind of remote."""
     if request.param == "file":
-        return Kind("file", "", lambda at: f"file://{tmp_path}/remote{next(NUMBER)}")
+        return Kind("file", "", lambda at: made(tmp_path / f"remote{next(NUMBER)}"))
     return request.getfixturevalue(request.param)
 
 

@@ -16,6 +16,7 @@ from vcc.cache.remote.open import open_remote
 
 @pytest.fixture
 def remote(tmp_path):
+    (tmp_path / "remote").mkdir()
     return open_remote(f"file://{tmp_path}/remote")
 
 
@@ -60,6 +61,23 @@ def test_what_is_no_regular_file_is_refused(remote, tmp_path, plant):
         body(remote, "v1/a/b")
 
 
+def test_a_share_that_is_not_mounted_is_no_empty_remote(tmp_path):
+    remote = open_remote(f"file://{tmp_path}/mnt/share")
+    assert remote.size("v1/a") is None
+    for ask in (lambda: list(remote.paths("v1/")), lambda: body(remote, "v1/a")):
+        with pytest.raises(RemoteError, match="is not there"):
+            ask()
+    with pytest.raises(RemoteError, match="is not there"):
+        remote.put("v1/a", b"x")
+    assert not (tmp_path / "mnt").exists()
+
+
+def test_the_folder_of_a_remote_is_made_by_the_first_put(tmp_path):
+    remote = open_remote(f"file://{tmp_path}/new")
+    assert remote.put("v1/a", b"x")
+    assert body(remote, "v1/a") == b"x"
+
+
 def test_a_file_over_the_limit_is_refused(remote):
     remote.put("v1/a", bytes(100))
     with pytest.raises(RemoteError, match="too long"):
@@ -102,7 +120,7 @@ def test_a_place_that_cannot_be_written_is_denied(remote, monkeypatch):
     def denied(*args, **named):
         raise OSError(errno.EROFS, "read-only")
 
-    monkeypatch.setattr(os, "makedirs", denied)
+    monkeypatch.setattr(os, "mkdir", denied)
     with pytest.raises(Denied, match="read-only"):
         remote.put("v1/a", b"")
 
