@@ -77,9 +77,14 @@ def explain_miss(
         most: entries to name.
     """
     stated = dict(base)
-    pairs = [(entry, differences(entry, stated, wanted)) for entry in have]
+    everything = tuple(have)
+    # What shares no label is of another kind, such as the caches of a guest.
+    akin = [entry for entry in everything if entry.fields.keys() & stated.keys()]
+    pairs = [(entry, differences(entry, stated, wanted)) for entry in akin]
     nearest = heapq.nsmallest(most, pairs, key=lambda pair: distance(pair[1]))
     near = tuple(Near(entry, ranked(found)) for entry, found in nearest)
+    if everything and not near:
+        return Miss(Reason.NO_MODEL, near)
     return Miss(_reason(near, stated), near)
 
 

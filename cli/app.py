@@ -28,6 +28,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Module and function of each."""
 
+AFTER_DASHES: Mapping[str, tuple[str, str]] = {"run": ("vcc.cli.run_guest", "guest_command")}
+"""What a command means when its line has a `--`."""
+
 Abort = typer.Abort
 
 # Typer carries its own click since 0.27; its public BadParameter leads to the base of both.
@@ -37,6 +40,7 @@ ClickError: type[Exception] = next(
 
 GROUPS: Mapping[str, tuple[str, str]] = {
     "inspect": ("vcc.cli.inspect", "app"),
+    "passes": ("vcc.cli.passes", "app"),
     "trust": ("vcc.cli.trust", "app"),
     "cache": ("vcc.cli.cache", "app"),
 }
@@ -61,6 +65,8 @@ def app_for(words: Sequence[str] = ()) -> typer.Typer:
     first = words[0] if words else ""
     known = first in COMMANDS or first in GROUPS
     for name, place in COMMANDS.items():
+        if "--" in words:
+            place = AFTER_DASHES.get(name, place)
         if name == first or not known:
             app.command(name)(_read(*place))
     for name, place in GROUPS.items():

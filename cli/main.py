@@ -36,7 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with_assertions(words)
-    sys.exit(run(words))
+    code = run(words)
+    if code == Exit.INTERRUPTED:  # once more would end the interpreter's own clean-up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
@@ -50,6 +53,8 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:  # who reads our output has left (`vcc ... | head`)
         _abandon_output()
         return Exit.NEGATIVE
+    except (KeyboardInterrupt, _Terminate) as again:  # while the first was being told
+        return int(as_vcc_error(again).exit)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
@@ -67,14 +72,16 @@ def _run(words: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):
         raise
     except BaseException as caught:
+        _ignore_signals()
         error = as_vcc_error(caught)
-        _report(error, as_json="--json" in words)
+        own = words[: words.index("--")] if "--" in words else words
+        _report(error, as_json="--json" in own)
         return int(error.exit)
 
 
 def _begin(words: Sequence[str]) -> None:
     """A GPU takes a while to open: a run begins that before the command line is read."""
-    if words[:1] != ["run"] or {"-h", "--help"} & {*words}:
+    if words[:1] != ["run"] or {"-h", "--help", "--"} & {*words}:
         return
     after = dict(pairwise(words))
     said = [word.partition("=")[2] for word in words if word.startswith("--target=")]
@@ -138,9 +145,17 @@ class _Terminate(BaseException):
         self.name = name
 
 
+def _ignore_signals() -> None:
+    """The command is over and says why: a second Ctrl-C must not cut that short."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _catch_signals() -> dict[signal.Signals, signal._HANDLER]:
     """Turn SIGTERM and SIGHUP into an exception, unless the parent had them ignored."""
-    previous: dict[signal.Signals, signal._HANDLER] = {}
+    previous: dict[signal.Signals, signal._HANDLER] = {
+        signal.SIGINT: signal.getsignal(signal.SIGINT)
+    }
     for number in (signal.SIGTERM, signal.SIGHUP):
         handler = signal.getsignal(number)
         if handler is not signal.SIG_IGN:

@@ -98,6 +98,7 @@ def run_command(
     """Boot a model and answer prompts.
 
     Without an artifact it builds one first and says why, unless --require-warm forbids it.
+    vcc run -- CMD runs a program with its Inductor and Triton caches; vcc run --help -- tells how.
     """
     from vcc.engine.monitor import Ledger, process_start
 

@@ -39,14 +39,14 @@ TESTED_ELSEWHERE = {
 }
 
 # All their commands are run, in the order of the page.
-PAGES = ("how-to", "tune-graphs", "security", "life-cycle")
+PAGES = ("how-to", "tune-graphs", "security", "life-cycle", "guests", "ci")
 RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in PAGES)
 
 WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
     *("artifact", "manifest", "blob", "request", "key", "factor", "store", "arena"),
     *("planner", "recorder", "player", "replay", "segment", "cubin", "profile", "matrix product"),
-    *("variant", "gemm store", "interpreter", "batch trace"),
+    *("variant", "gemm store", "interpreter", "batch trace", "guest"),
 )
 
 
@@ -64,8 +64,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: str, place: Path) -> subprocess.CompletedProcess[str]:
-    words = shlex.split(command)
+    words = shlex.split(command.replace("$PWD", str(place)))
     own = {"VCC_CACHE_DIR": str(place / "store"), "VCC_TRUST_DIR": str(place / "trust")}
+    own["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, **own}
     if "--compile none" in command:  # said to need no compiler
         environment["PATH"] = ""

@@ -76,3 +76,11 @@ def test_a_label_that_only_the_entry_has_differs_when_it_is_no_open_field():
     more = msgspec.structs.replace(more, request=Key.of(fields).entries)
     (found,) = explain_miss(BASE, {}, [more]).differences
     assert (found.label, found.found, found.wanted) == ("parallel.pp", "2", None)
+
+
+def test_artifacts_of_another_kind_are_not_near():
+    guest = manifest_of(request=(("guest.name", "a"), ("host.cpu", "b")), open_fields=())
+    other = Entry.of(guest, Digest.of(guest.encode()))
+    miss = explain_miss(BASE, {}, [other])
+    assert (miss.reason, miss.near) == (Reason.NO_MODEL, ())
+    assert len(explain_miss(BASE, {}, [other, entry("full")]).near) == 1

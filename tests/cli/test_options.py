@@ -19,13 +19,18 @@ FROZEN = Path(__file__).with_name("options.json")
 def options() -> dict[str, dict[str, str]]:
     """Command -> option names -> metavar, default, and whether it repeats."""
     found = {}
-    waiting = [("vcc", typer.main.get_command(app_for()))]
+    waiting = [("vcc", typer.main.get_command(app_for())), ("vcc run --", after_dashes("run"))]
     while waiting:
         name, command = waiting.pop()
         waiting += [(f"{name} {n}", c) for n, c in getattr(command, "commands", {}).items()]
         shown = [one for one in command.params if "completion" not in str(one.opts)]
         found[name] = {" ".join(one.opts): _shape(one) for one in shown}
     return dict(sorted(found.items()))
+
+
+def after_dashes(name: str):
+    """The command that a line with `--` means."""
+    return typer.main.get_command(app_for((name, "--"))).commands[name]
 
 
 def _shape(one) -> str:
@@ -39,7 +44,7 @@ def test_options_are_as_frozen():
 
 
 def test_every_option_has_help():
-    waiting = [typer.main.get_command(app_for())]
+    waiting = [typer.main.get_command(app_for()), after_dashes("run")]
     while waiting:
         command = waiting.pop()
         waiting += getattr(command, "commands", {}).values()

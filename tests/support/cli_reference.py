@@ -26,12 +26,19 @@ _SHAPE = re.compile(r"<!-- shape: ([\w ]+) -->\n```json\n(.*?)```", re.DOTALL)
 def commands() -> Iterator[tuple[str, Any]]:
     """Full name and click command of everything that takes options."""
     waiting = [("vcc", typer.main.get_command(app_for()))]
+    yield "vcc run --", after_dashes("run")
     while waiting:
         name, command = waiting.pop()
         inner = getattr(command, "commands", {})
         waiting += [(f"{name} {word}", one) for word, one in inner.items()]
         if not inner:
             yield name, command
+
+
+def after_dashes(name: str) -> Any:
+    """The command that a line with `--` means."""
+    command: Any = typer.main.get_command(app_for((name, "--")))
+    return command.commands[name]
 
 
 def table(name: str, command: Any) -> str:
