@@ -16,7 +16,7 @@ from typing import Any
 
 from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError
 from vcc.engine.compile.golden import Skipped, make_golden
-from vcc.engine.config.environment import recorded_reads, use_build_folder
+from vcc.engine.config.environment import recorded_reads, use_build_folder, use_temporary_folder
 from vcc.engine.native import die_with_parent
 from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.torch_shim import process
@@ -106,6 +106,7 @@ def collect(job: Job, status: int) -> CompiledPiece:
 def _compile(job: Job) -> dict[str, Any]:
     start = time.perf_counter()
     use_build_folder(job.folder / "inductor")
+    use_temporary_folder(job.folder)
     with recorded_reads() as reads:
         files = compile_library(job.piece.graph, fake_arguments(job.piece), job.options)
     _keep(files, job.folder)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -124,11 +123,11 @@ def _work(
     settled: Settled, profile: DeviceProfile, folder: Path, pipe: Connection, parent: int
 ) -> None:
     """Body of the child: never returns to the caller's code, always leaves a result or a reason."""
-    from vcc.engine.config.environment import use_build_folder
+    from vcc.engine.config.environment import use_build_folder, use_temporary_folder
     from vcc.engine.native import die_with_parent
 
     use_build_folder(folder / "caches")
-    tempfile.tempdir = str(folder)  # torch and Triton leave files that nobody removes
+    use_temporary_folder(folder)  # torch and Triton leave files that nobody removes
     from vcc.engine.torch_shim.process import end, leave_parent_alone
 
     leave_parent_alone(folder / LOG)
