@@ -27,6 +27,9 @@ from vcc.cache.care.prune import items_of
 from vcc.cache.care.remove import remove
 from vcc.cache.care.repair import repair
 from vcc.cache.care.sweep import collect
+from vcc.cache.pack.read import PackReader
+from vcc.cache.pack.unpack import unpack
+from vcc.cache.pack.write import content_of, write_pack
 from vcc.cache.publish import own_folder
 from vcc.cache.remote.offers import offers
 from vcc.cache.remote.open import open_remote
@@ -122,6 +125,31 @@ def pushed_or_not(folder: Path) -> None:
         push_new(folder)
 
 
+# Packs
+
+
+def earlier_here_and_newer_in_a_pack(folder: Path) -> None:
+    earlier(folder)
+    other = quiet(folder / "other")
+    content = content_of(other, [other.publish(manifest_of(), NEW)])
+    with open(folder / "pack", "wb") as file:
+        write_pack(content, file.write)
+
+
+def import_pack(folder: Path) -> None:
+    with open(folder / "pack", "rb") as file:
+        unpack(folder / "store", PackReader.open(file), quiet(folder / "store").gate)
+
+
+def imported_or_not(folder: Path) -> None:
+    store = quiet(folder / "store")
+    assert_intact(store.root, *store.find(BASE, {"mode": "none"}))
+    for entry in store.find(BASE, {"mode": "full"}):
+        assert_intact(store.root, entry, NEW)
+    import_pack(folder)
+    assert_intact(store.root, *store.find(BASE, {"mode": "full"}), NEW)
+
+
 # Care
 
 
@@ -200,6 +228,7 @@ ROWS = [
     Row("first publish", lambda folder: None, publish_new, after_first),
     Row("pull", earlier_here_and_newer_there, pull_new, pulled_or_not),
     Row("push", two_here_one_there, push_new, pushed_or_not),
+    Row("import", earlier_here_and_newer_in_a_pack, import_pack, imported_or_not),
     Row("gc", litter, collect_all, collected),
     Row("repair", one_good_one_bad, repair_all, repaired),
     Row("remove", two_entries, remove_old, removed),
