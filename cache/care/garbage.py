@@ -15,7 +15,7 @@ from vcc.cache import roots
 from vcc.cache.blob import has_blob, place
 from vcc.cache.care.clock import age
 from vcc.cache.care.locks import is_free
-from vcc.cache.care.marks import SIGNATURES, Marks, blob_states, names
+from vcc.cache.care.marks import SIGNATURES, Marks, blob_states, names, others_at_work
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.folder import Folder
 from vcc.cache.process import Life, Process
@@ -125,7 +125,7 @@ def orphans(scene: Scene) -> Iterator[Garbage]:
 
     A pull writes marks and signatures long before the ref, so all stay while somebody writes.
     """
-    if any(_writes(name) for name, _ in scene.listed(TMP)):
+    if others_at_work(scene.store):
         return
     known = scene.marks.artifacts()
     for where in (USE, (PULLED,), (SIGNATURES,)):
@@ -133,12 +133,6 @@ def orphans(scene: Scene) -> Iterator[Garbage]:
             gone = is_digest(name) and name not in known and not has_blob(scene.store, Digest(name))
             if gone and not scene.fresh(state):
                 yield Garbage(ORPHANS, (*where, name), state.st_size, "its artifact is gone")
-
-
-def _writes(name: str) -> bool:
-    """Whether a folder of `tmp/` may be in use; not by this process, which collects."""
-    process = Process.parse(name)
-    return process is not None and process.pid != os.getpid() and process.life() is not Life.GONE
 
 
 def old_misses(scene: Scene) -> Iterator[Garbage]:

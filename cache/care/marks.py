@@ -17,6 +17,7 @@ from vcc.cache.blob import CAS, place
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.process import Life, Process
 from vcc.cache.publish import TMP
 from vcc.cache.pulled import PULLED
 from vcc.cache.quarantine import QUARANTINE
@@ -31,6 +32,10 @@ KNOWN = frozenset({CAS[0], REFS, TMP, LOCKS, QUARANTINE, PULLED, GEMM, SIGNATURE
 
 _DIGEST = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 Index = tuple[str, ...]
+
+
+class AtWork(Exception):
+    """Somebody moves files just now, so what an artifact names cannot be known."""
 
 
 class Marks:
@@ -57,19 +62,21 @@ class Marks:
         held = roots.live(self._store, self._now).keys() - self._unheld
         return found | roots.pinned(self._store) | held
 
-    def marked(self, without: Iterable[str] = ()) -> set[str]:
+    def marked(self, without: Iterable[str] = (), *, sure: bool = True) -> set[str]:
         """All digests that must stay.
 
         Args:
             without: artifacts that do not count, as if they were gone already.
+            sure: False takes what another process moves just now for gone: not for removing.
 
         Raises:
             OSError, Unsafe: something that may name blobs cannot be read, so none may go.
+            AtWork: the manifest of an artifact with a ref is not in its place, and may come back.
         """
         keep = self.artifacts().difference(without)
         found = set(keep)
         for artifact in keep:
-            found |= self.named(artifact)
+            found |= self._surely_named(artifact) if sure else self.named(artifact)
         for index in shelf_indexes(self._store):
             if index not in self._indexed:
                 self._indexed[index] = self._read(*index)
@@ -84,6 +91,18 @@ class Marks:
                 return found  # it may appear yet
             self._named[artifact] = found
         return self._named[artifact]
+
+    def _surely_named(self, artifact: str) -> frozenset[str]:
+        """As `named`; nothing only where it is certain that no manifest comes back.
+
+        Another collection may have the manifest in its hands. It has a folder in `tmp/` all the
+        while, and what it gives back is in its place before that folder goes.
+        """
+        for _ in range(2):
+            found = self.named(artifact)
+            if not found and others_at_work(self._store):
+                raise AtWork(f"manifest {artifact[:12]} is being moved by another process")
+        return found
 
     def strange(self) -> tuple[str, ...]:
         """Names below `v1` that this version does not know: a later one may keep roots there."""
@@ -100,6 +119,16 @@ class Marks:
         except (FileNotFoundError, WrongSize):  # over a cap: nobody loads by it
             return frozenset()
         return frozenset(text.decode() for text in _DIGEST.findall(data))
+
+
+def others_at_work(store: Folder) -> bool:
+    """Whether `tmp/` has a folder of another process that is not known to be gone."""
+    with suppress(FileNotFoundError), store.below(TMP) as tmp:
+        processes = [Process.parse(name) for name in tmp.names()]
+        return any(
+            one and one.pid != os.getpid() and one.life() is not Life.GONE for one in processes
+        )
+    return False
 
 
 def shelf_indexes(store: Folder) -> tuple[Index, ...]:

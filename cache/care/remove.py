@@ -16,7 +16,7 @@ from vcc.cache.blob import place
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, Garbage, Scene
 from vcc.cache.care.items import Item
-from vcc.cache.care.marks import Marks
+from vcc.cache.care.marks import AtWork, Marks
 from vcc.cache.care.place import existing
 from vcc.cache.care.sweep import Swept, sweep
 from vcc.cache.digest import Digest
@@ -67,7 +67,11 @@ def remove(
         if not dry_run:
             going = _refs_gone(scene, going, force, done)
         done.items += going
-        garbage = list(_files(scene, going, named))
+        try:
+            garbage = list(_files(scene, going, named))
+        except AtWork as error:
+            done.swept.notes.append(f"blobs stay for the next collection: {error}")
+            return done
         if dry_run:
             done.swept.gone += garbage
         else:

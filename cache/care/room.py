@@ -27,7 +27,7 @@ def room(root: Path) -> Mapping[str, tuple[int, int]]:
     with storage("measure the store at", str(root)), existing(root) as store:
         if store is None:
             return found
-        marked = Marks(store, now_of(store)).marked()
+        marked = Marks(store, now_of(store)).marked(sure=False)
         for digest, state in blob_states(store).items():
             _add(found, "blobs in use" if digest in marked else "unreferenced blobs", state.st_size)
         for name in store.names():

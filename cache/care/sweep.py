@@ -23,7 +23,7 @@ from pathlib import Path
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, EMPTY, HOUR, KINDS, ORPHANS, Garbage, Scene
-from vcc.cache.care.marks import Marks
+from vcc.cache.care.marks import AtWork, Marks
 from vcc.cache.care.place import existing
 from vcc.cache.folder import Folder
 from vcc.cache.publish import own_folder
@@ -106,7 +106,7 @@ def _found(scene: Scene, kind: str, done: Swept) -> list[Garbage]:
         return []
     try:
         return list(KINDS[kind](scene))
-    except (OSError, Unsafe) as error:
+    except (OSError, Unsafe, AtWork) as error:
         done.notes.append(f"{kind} stay: {error}")
         return []
 
@@ -155,7 +155,7 @@ def _put_back(scene: Scene, own: Folder, moved: Mapping[str, Garbage], done: Swe
     try:
         wanted = {kind: named(scene.marks) for kind, named in WANTED.items()}
         back = {n for n, one in careful.items() if _wanted(own, n, one, wanted[one.kind])}
-    except (OSError, Unsafe) as error:
+    except (OSError, Unsafe, AtWork) as error:
         done.notes.append(f"what was moved was put back: {error}")
         back = set(careful)
     for name in back:

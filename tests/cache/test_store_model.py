@@ -154,7 +154,7 @@ class StoreModel(RuleBasedStateMachine):
         gone = {item.artifact for item in done.removed.items}
         assert self.whole() == before - gone
         assert not gone & (self.pins | self.held())
-        if not self.pins | self.held():
+        if self.stored() == self.whole() and not self.pins | self.held():
             assert self.named_size() <= size
 
     @rule(entry=entries)
