@@ -14,9 +14,9 @@ RELIABILITY rows of group H and where they are tested, below this folder:
     132 If-None-Match, stores without it               test_bucket.py, test_push.py
     134 ref of another key                             test_pull.py
     135 100,000 names, case-folding stores             test_offers.py
-    136 proxies, IPv6, no network                      test_network.py
+    136 proxies, IPv6, no network                      test_network.py, test_asking.py
     137 credentials                                    test_secrets.py
-    138 an artifact of a pull request                  tests/cache/trust
+    138 an artifact of a pull request                  tests/cache/trust/test_policy_prod.py
 """
 
 from __future__ import annotations

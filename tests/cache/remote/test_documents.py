@@ -44,3 +44,16 @@ def test_caps_are_said_as_they_are():
 @pytest.mark.parametrize("name", _INNER)
 def test_names_of_a_site_are_listed(name):
     assert f"`.{name}`" in PAGE
+
+
+def test_the_table_of_rows_names_tests_that_are_there():
+    text = (ROOT / "tests/cache/remote/conftest.py").read_text()
+    rows = re.findall(
+        r"^    (1[23]\d) .*?((?:test_\w+\.py|tests/\S+)(?:, test_\w+\.py)*)$", text, re.M
+    )
+    expected = [121, 122, 124, 125, 126, 127, 128, 129, 131, 132, 134, 135, 136, 137, 138]
+    assert [int(number) for number, _ in rows] == expected
+    for _, files in rows:
+        for name in files.split(", "):
+            place = ROOT / name if "/" in name else ROOT / "tests/cache/remote" / name
+            assert place.exists(), name
