@@ -26,7 +26,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo install test lint types suite smoke wheel test-torch bench fuzz format clean
+.PHONY: help demo install test lint types suite slow smoke wheel test-torch bench fuzz format clean
 .PHONY: gpu-install gpu-bytecode gpu-test gpu-bench
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "test        lint, types, smoke tests on a wheel, suite"
 	@echo "install     .venv with what constraints.txt pins, and vcc itself, editable"
 	@echo "lint types suite smoke    the parts of test"
+	@echo "slow        the long forms of tests"
 	@echo "wheel       build/dist/vcc-*.whl"
 	@echo "test-torch  TORCH=2.14.1 [TRITON=...]: the suite on a wheel under another torch"
 	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
@@ -84,6 +85,10 @@ types: install
 
 suite: install
 	$(BIN)/pytest $(PYTEST_ARGS)
+
+# The long forms of tests whose short forms are in the suite.
+slow: install
+	$(BIN)/pytest -m slow $(PYTEST_ARGS)
 
 wheel: build/dist/.built
 
