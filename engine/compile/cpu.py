@@ -108,7 +108,7 @@ def _piece_info(pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> list[dic
 
 def _passed(build: Build) -> Passed:
     from vcc.engine.compile.dump import Dump
-    from vcc.engine.passes.apply import apply
+    from vcc.engine.passes.apply import apply, unmatched
     from vcc.engine.passes.context import context_of
     from vcc.engine.passes.user import chosen
 
@@ -119,7 +119,10 @@ def _passed(build: Build) -> Passed:
         dump.graph("traced", traced)
     with build.stage("passes"):
         passes = chosen(build.settled.resolved.config)
-        return apply(traced, passes, context_of(build.settled), dump)
+        passed = apply(traced, passes, context_of(build.settled), dump)
+        for line in unmatched(passed, build.settled.request.compilation):
+            build.events.note(line)
+        return passed
 
 
 def _traced(build: Build) -> Traced:

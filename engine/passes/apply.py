@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from vcc.cache.errors import CompileError, UsageError
-from vcc.engine.config.types import PassConfig
+from vcc.engine.config.types import CompilationConfig, PassConfig
 from vcc.engine.passes.base import Outcome, Pass, PassContext
 from vcc.engine.passes.check import check_graph, interface_of, sizes_kept
 from vcc.engine.passes.dead_code import ELIMINATE_DEAD_CODE
@@ -143,3 +143,20 @@ def range_ends(passes: Sequence[Pass]) -> tuple[int, ...]:
     below = {one.gate.min_tokens - 1 for one in passes if one.gate.min_tokens > 1}
     last = {one.gate.max_tokens for one in passes if one.gate.max_tokens is not None}
     return tuple(sorted(below | last))
+
+
+def unmatched(passed: Passed, asked: CompilationConfig) -> tuple[str, ...]:
+    """A line for each pass that the user asked for and that did nothing, with the reason.
+
+    Args:
+        passed: what passes did.
+        asked: the configuration as the user said it, before levels filled it.
+    """
+    ours = {one.name for one in PASSES}
+    found = []
+    for report in passed.reports:
+        wanted = report.name not in ours or getattr(asked.pass_config, report.name) is True
+        if wanted and not report.matches:
+            why = report.skipped or next(iter(report.refused), "its pattern is nowhere in the graph")
+            found.append(f"pass {report.name} never matched: {why}")
+    return tuple(found)

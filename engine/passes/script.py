@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from vcc.engine.torch_shim.fake_calls import hinted
 from vcc.engine.torch_shim.nodes import overload_name
+from vcc.engine.torch_shim.triton_nodes import is_triton_launch
 from vcc.engine.types import Placeholder, Traced
 
 HEAD = '''\
@@ -38,10 +41,13 @@ if __name__ == "__main__":
             print(place, value.dtype, list(value.shape), "sum", value.double().sum().item())
 """
 
-FILL = {
-    "slot_mapping": "torch.arange({0})",
-    "query_start": "torch.arange({0})",
-    "seq_lens": "torch.ones({0})",
+DELETION = re.compile(r";  (\w+ = )+None$")
+
+FILL: Mapping[str, str] = {
+    "slot_mapping": "arange",
+    "query_start": "arange",
+    "logits_index": "arange",
+    "seq_lens": "ones",
 }
 """Integers of the decoder's step that say which rows belong together; others are zeros."""
 
@@ -54,8 +60,7 @@ def script(traced: Traced, title: str, code: str = "") -> str:
         title: what it is.
         code: its forward, when that is not what the graph holds now.
     """
-    found = (code or traced.graph.code).strip("\n")
-    body = "\n".join(f"    {line}" if line else "" for line in found.splitlines())
+    body = "\n".join(f"    {line}" if line else "" for line in _readable(code or _code(traced)))
     lines = [HEAD.format(title=title), *_imports(traced), ""]
     lines += ["class Step(torch.nn.Module):", f'    """{title}."""', "", body, "", ""]
     lines += ["def example() -> dict[str, torch.Tensor]:", '    """One tensor for each input."""']
@@ -63,11 +68,33 @@ def script(traced: Traced, title: str, code: str = "") -> str:
     return "\n".join(lines) + TAIL
 
 
+def _code(traced: Traced) -> str:
+    return str(traced.graph.code)
+
+
+def _readable(code: str) -> Iterator[str]:
+    """Lines of a forward: arguments wrapped, without the deletions that only save memory."""
+    for line in code.strip("\n").splitlines():
+        text = DELETION.sub("", line)
+        if text.startswith("def "):
+            start, _, rest = text.partition("(")
+            yield f"{start}("
+            arguments = rest.removesuffix("):")
+            yield from textwrap.wrap(
+                arguments, 90, initial_indent=" " * 4, subsequent_indent=" " * 4
+            )
+            yield "):"
+        else:
+            yield text
+
+
 def _imports(traced: Traced) -> Iterator[str]:
     names = (overload_name(node.target) for node in traced.graph.graph.nodes)
     spaces = {name.partition("::")[0] for name in names if name}
     for space in sorted(spaces - {"aten", "prims", "vcc"}):
         yield f"# import the package that defines torch.ops.{space} here"
+    if any(is_triton_launch(node) for node in traced.graph.graph.nodes):
+        yield "# it launches Triton kernels, which exist only where they were traced: read it only"
 
 
 def _examples(traced: Traced) -> Iterator[str]:
@@ -84,7 +111,6 @@ def _example(placeholder: Placeholder, value: Any) -> str:
     text = ", ".join(map(str, sizes))
     if value.dtype.is_floating_point:
         return f"torch.randn([{text}]).to({value.dtype})"
-    form = FILL.get(placeholder.target, "torch.zeros({0})")
-    if len(sizes) != 1:
-        form, text = "torch.zeros({0})", f"[{text}]"
-    return f"{form.format(text)}.to({value.dtype})"
+    kind = FILL.get(placeholder.target, "zeros") if len(sizes) == 1 else "zeros"
+    shape = text if kind == "arange" else f"[{text}]"
+    return f"torch.{kind}({shape}).to({value.dtype})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -35,6 +36,22 @@ def hinted(size: int | torch.SymInt) -> int:
         return size
     found = expression(size)
     return int(found.xreplace({symbol: hint_of(size, symbol) for symbol in found.free_symbols}))
+
+
+def sized(size: int | torch.SymInt, values: Mapping[sympy.Symbol, int]) -> int:
+    """A size at these values of the size symbols."""
+    return size if isinstance(size, int) else int(expression(size).xreplace(dict(values)))
+
+
+def symbols_of(values: Sequence[torch.Tensor]) -> dict[sympy.Symbol, int]:
+    """The size symbols of fake tensors with the example value of each, in order of appearance."""
+    sizes: list[Any] = [size for value in values for size in value.shape]
+    sizes = [size for size in sizes if isinstance(size, torch.SymInt)]
+    found: dict[sympy.Symbol, int] = {}
+    for size in sizes:
+        for symbol in sorted(expression(size).free_symbols, key=str):
+            found[symbol] = hint_of(size, symbol) or 1
+    return found
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""Passes as a user writes them: one that rewrites, one that matches nothing, and careless ones."""
+"""Passes as a user writes them, right and careless, and a small model to run them on."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from vcc.engine.passes.base import Outcome, PassContext, define
@@ -41,3 +42,21 @@ SQUARE = define("square", square)
 NEVER = define("never", never)
 WRONG = define("wrong", wrong)
 RAISES = define("raises", raises)
+
+
+class Norm(nn.Module):
+    """x [T, 8] scaled to a mean square of one, then a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [T, 8] -> [T, 8]."""
+        return self.layer(x[:] * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
+
+
+def make() -> nn.Module:
+    """A factory."""
+    torch.manual_seed(0)
+    return Norm()

@@ -32,7 +32,7 @@ from vcc.engine.monitor import Counters
 from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.partition.ops import absent
 from vcc.engine.partition.split import split
-from vcc.engine.passes.apply import apply, version_pairs
+from vcc.engine.passes.apply import apply, unmatched, version_pairs
 from vcc.engine.passes.context import context_of
 from vcc.engine.passes.user import chosen
 from vcc.engine.request import Settled
@@ -102,7 +102,10 @@ def _passed(planning: Planning) -> Passed:
         dump.graph("traced", traced)
     with planning.stage("passes"):
         passes = chosen(planning.settled.resolved.config)
-        return apply(traced, passes, context_of(planning.settled), dump)
+        passed = apply(traced, passes, context_of(planning.settled), dump)
+        for line in unmatched(passed, planning.settled.request.compilation):
+            planning.events.note(line)
+        return passed
 
 
 def _pieces(planning: Planning, passed: Passed) -> Pieces:

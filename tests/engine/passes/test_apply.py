@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.own_passes import NEVER
 from support.toys import rows, traced
 from torch.fx import GraphModule
 
@@ -16,8 +17,8 @@ from vcc.engine.config.levels import PASS_RULES
 from vcc.engine.config.modes import Dtype
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.target import Target
-from vcc.engine.config.types import PassConfig
-from vcc.engine.passes.apply import PASSES, apply, enabled, range_ends
+from vcc.engine.config.types import CompilationConfig, PassConfig
+from vcc.engine.passes.apply import PASSES, apply, enabled, range_ends, unmatched
 from vcc.engine.passes.base import Gate, Outcome, Pass, PassContext, define
 from vcc.engine.passes.rewrite import call
 from vcc.engine.types import Traced
@@ -238,3 +239,23 @@ def test_a_pass_that_compares_sizes_is_refused(how: str) -> None:
 def specialises(graph: GraphModule, context: PassContext) -> Outcome:
     size = next(iter(graph.graph.nodes)).meta["val"].shape[0]
     return Outcome(int(COMPARED[str(context.parameters["how"])](size)))
+
+
+def test_a_pass_that_was_asked_for_and_never_matched_is_told_with_the_reason() -> None:
+    gated = Pass("gated", counts, "0", gate=Gate(targets=("cuda",)))
+    near = Pass("near", near_miss, "0")
+    passed = apply(graph(), [*PASSES, NEVER, gated, near])
+    assert unmatched(passed, CompilationConfig()) == (
+        "pass never never matched: its pattern is nowhere in the graph",
+        "pass gated never matched: target cpu:x86-64-v3 is none of cuda",
+        "pass near never matched: relu: it is read again",
+    )
+    clean = traced(lambda m, x: x.relu(), {"x": rows()})
+    asked = CompilationConfig(pass_config=PassConfig(eliminate_noops=True))
+    assert unmatched(apply(clean, PASSES), asked) == (
+        "pass eliminate_noops never matched: its pattern is nowhere in the graph",
+    ), "of our own only those that the user switched on"
+
+
+def near_miss(graph: GraphModule, context: PassContext) -> Outcome:
+    return Outcome(0, ("relu: it is read again",))
