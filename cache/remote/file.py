@@ -138,7 +138,8 @@ class FileRemote:
         path = self.place.path
         try:
             if create and not os.path.isdir(path):
-                os.mkdir(path)
+                with suppress(FileExistsError):  # several threads push at once
+                    os.mkdir(path)
                 _sync_path(os.path.dirname(path))
             return os.open(path, FOLDER_FLAGS & ~os.O_NOFOLLOW)
         except OSError as error:

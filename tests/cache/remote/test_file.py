@@ -106,6 +106,16 @@ def test_a_failed_put_leaves_no_file(remote, monkeypatch):
     assert [one for one in _root(remote).rglob("*") if one.is_file()] == []
 
 
+def test_a_root_that_another_thread_has_just_made_is_taken(remote, monkeypatch):
+    _root(remote).parent.mkdir(exist_ok=True)
+    real = os.path.isdir
+    monkeypatch.setattr(
+        os.path, "isdir", lambda path: False if str(path) == str(_root(remote)) else real(path)
+    )
+    assert remote.put("v1/a", b"one")
+    assert remote.put("v1/b", b"two")
+
+
 def test_others_may_read_a_share_as_the_umask_says(tmp_path, source):
     before = os.umask(0o022)
     try:
