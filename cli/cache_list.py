@@ -47,7 +47,7 @@ def ls_command(
     rows: list[tuple[str, Item]] = []
     bad = 0
     for tier in tiers:
-        found = items_of(tier.root)
+        found = items_of(tier.root, index=True)
         bad += found.bad
         rows += [(tier.name, item) for item in filtered(tier.root, found.items, wanted)]
     if json:

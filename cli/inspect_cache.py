@@ -25,7 +25,7 @@ def inspect_cache(cache_dir: options.CacheDir = None, json: options.Json = False
 
     gc.disable()  # 10,000 rows are many small objects, all of which stay to the end
     store = Store.open(cache_dir)
-    found = [items_of(tier.root) for tier in store.tiers]
+    found = [items_of(tier.root, index=True) for tier in store.tiers]
     unique = {item.artifact: item for one in reversed(found) for item in one.items}
     items = sorted(unique.values(), key=lambda item: (-item.created, item.artifact))
     bad = sum(one.bad for one in found)

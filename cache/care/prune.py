@@ -30,14 +30,18 @@ class Pruned:
     removed: Removed = field(default_factory=Removed)
 
 
-def items_of(root: Path) -> Items:
+def items_of(root: Path, *, index: bool = False) -> Items:
     """All artifacts of a store; none where there is no store.
+
+    Args:
+        root: the root of the store.
+        index: as in `read_items`.
 
     Raises:
         StorageError, Unsafe: it cannot be read.
     """
     with storage("read the store at", str(root)), existing(root) as store:
-        return Items(()) if store is None else read_items(store, now_of(store))
+        return Items(()) if store is None else read_items(store, now_of(store), index=index)
 
 
 def prune(
