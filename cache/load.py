@@ -21,7 +21,7 @@ from vcc.cache.request import Entry
 from vcc.cache.roots import hold
 from vcc.cache.tiers import LOCAL, Tier, reading
 from vcc.cache.trouble import Unsafe
-from vcc.cache.view import read_view
+from vcc.cache.view import read_into
 
 T = TypeVar("T")
 
@@ -59,12 +59,12 @@ class Loading:
 
         return self._first(read)
 
-    def view(self, ref: BlobRef) -> memoryview:
-        """As `fetch`; sooner for large blobs."""
+    def view(self, ref: BlobRef, into: memoryview) -> memoryview:
+        """As `fetch`, read into memory of the blob's size."""
 
         def read(tier: Tier) -> memoryview:
             with self._opened(tier) as store:
-                view = read_view(store, ref.digest, ref.size, fast=self._fast(ref, tier))
+                view = read_into(into, store, ref.digest, self._fast(ref, tier))
             self.verified.add(ref.size)
             return view
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from vcc.cache.blob import Damaged, read_blobs
@@ -39,7 +40,7 @@ class Loaded:
         tier: name of the tier that the manifest came from; "memory" for a fresh build.
         trust: why it was admitted, one line.
         verified: the bytes that were verified so far, the manifest among them.
-        show: as `fetch`, a view of the bytes.
+        show: as `fetch`, into memory of the blob's size.
     """
 
     manifest: Manifest
@@ -47,7 +48,7 @@ class Loaded:
     tier: str = "memory"
     trust: str = "built by this process"
     verified: Verified = field(default_factory=Verified, compare=False)
-    show: Callable[[BlobRef], memoryview] | None = None
+    show: Callable[[BlobRef, memoryview], memoryview] | None = None
 
     @classmethod
     def of(cls, manifest: Manifest, blobs: Mapping[str, bytes]) -> Loaded:
@@ -84,14 +85,22 @@ class Loaded:
         return read_blobs(self.read, wanted, sum(have[n].size for n in wanted if n in have))
 
     def view_all(self, names: Iterable[str] | None = None) -> dict[str, memoryview]:
-        """As `read_all`, views of the bytes: sooner for large blobs, and nobody can write them."""
-        have = self.manifest.blobs
-        wanted = tuple(have if names is None else names)
-        return read_blobs(self._view, wanted, sum(have[n].size for n in wanted if n in have))
+        """As `read_all`, views of the bytes: sooner for many bytes, and nobody can write them."""
+        wanted = tuple(dict.fromkeys(self.manifest.blobs if names is None else names))
+        refs = {name: self.ref(name) for name in wanted}
+        show = self.show
+        if show is None:
+            return {name: memoryview(self.fetch(ref)) for name, ref in refs.items()}
+        from vcc.cache.view import room  # a look-up does not pay for the import
 
-    def _view(self, name: str) -> memoryview:
-        ref = self.ref(name)
-        return memoryview(self.fetch(ref)) if self.show is None else self.show(ref)
+        ends = dict(zip(refs, accumulate(ref.size for ref in refs.values()), strict=True))
+        memory = room(sum(ref.size for ref in refs.values()))
+
+        def read(name: str) -> memoryview:
+            ref = refs[name]
+            return show(ref, memory[ends[name] - ref.size : ends[name]])
+
+        return read_blobs(read, wanted, len(memory))
 
     def expose(self, names: Sequence[str]) -> AbstractContextManager[dict[str, Path]]:
         """Paths under which libraries can be opened while the context lasts.

@@ -1,4 +1,4 @@
-"""Large blobs as views: the same bytes and the same refusals as reading them."""
+"""Blobs as views: the same bytes and the same refusals as reading them."""
 
 from __future__ import annotations
 
