@@ -15,6 +15,7 @@ from vcc.engine.compile.keys import host_rules, pairs, plan_entries
 from vcc.engine.compile.versions import versions
 from vcc.engine.config.plain import plain
 from vcc.engine.models.bindings import bindings_of
+from vcc.engine.models.factory import LiveRef
 from vcc.engine.request import Settled, request_pairs
 
 
@@ -101,6 +102,8 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         info["bindings"] = {name: str(binding) for name, binding in bindings.items()}
     else:
         info["inputs"] = [str(shape) for shape in source.shapes]
+        if isinstance(source.factory, LiveRef):
+            info |= source.factory.held.told
     return info
 
 

@@ -207,6 +207,20 @@ def use_build_folder(scratch: Path, cpu_level: str = "x86-64-v3") -> None:
     os.environ.update(wanted)
 
 
+@contextmanager
+def kept_environment() -> Iterator[None]:
+    """Give a program that builds in its own process its variables back, whatever the build set."""
+    import tempfile
+
+    before, folder = dict(os.environ), tempfile.tempdir
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        tempfile.tempdir = folder
+
+
 def use_temporary_folder(folder: Path) -> None:
     """Put the temporary files of this process and of its children into a folder.
 

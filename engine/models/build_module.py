@@ -12,11 +12,11 @@ from typing import Any
 from torch import nn
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.factory import FactoryRef
+from vcc.engine.models.factory import FactoryRef, LiveRef
 
 
 def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
-    """Import the factory and call it, or take the module it names.
+    """Import the factory and call it, or take the module it names or holds.
 
     Args:
         ref: the factory.
@@ -28,6 +28,9 @@ def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     Raises:
         ModelError: the import or the call fails, the name is missing, or no nn.Module comes back.
     """
+    if isinstance(ref, LiveRef):
+        held: nn.Module = ref.held.eval()
+        return held
     found = named_object(ref, root)
     with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
         made = _called(ref, found)

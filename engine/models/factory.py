@@ -6,8 +6,10 @@ Torch-free, and nothing is imported here: a request must be known before any cod
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
@@ -37,6 +39,28 @@ class FactoryRef:
 
     def __str__(self) -> str:
         return f"{self.module}:{self.attribute}"
+
+
+class Held(Protocol):
+    """A module that is there already, as the library hands it to a build."""
+
+    def eval(self) -> Any:
+        """Itself, in evaluation mode."""
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What a trace found out about it, for the manifest's `info`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRef(FactoryRef):
+    """A module of this process instead of a factory; nothing is imported to get it.
+
+    Attributes:
+        held: the module.
+    """
+
+    held: Held = field(compare=False, repr=False)
 
 
 def sources_of(ref: FactoryRef, root: Path | None = None) -> tuple[tuple[str, str], ...]:

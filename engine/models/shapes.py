@@ -1,4 +1,7 @@
-"""Input shapes of a factory module: `name=8x128`, `name=1-8x128`, `name=1-8x128:int64`."""
+"""Input shapes of a module: `name=8x128`, `name=1-8x128:int64`, `name=T@1-8x128`.
+
+Dimensions of one name (`T`) have one size in every call; without names each size is its own.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,22 @@ from vcc.engine.models.tensor_info import SIZES
 
 LARGEST = 2**31 - 1
 
-_SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9x-]+)(?::(\w+))?")
-_DIM = re.compile(r"(\d{1,10})(?:-(\d{1,10}))?")
+_SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9A-Z@x-]+)(?::(\w+))?")
+_DIM = re.compile(r"(?:([A-Z][A-Z0-9]*)@)?(\d{1,10})(?:-(\d{1,10}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """Sizes that one dimension may have, both ends included."""
+    """Sizes that one dimension may have, both ends included.
+
+    Attributes:
+        low, high: the sizes.
+        axis: what ties it to other dimensions; empty for a size of its own.
+    """
 
     low: int
     high: int
+    axis: str = ""
 
     @property
     def dynamic(self) -> bool:
@@ -28,7 +37,8 @@ class Dim:
         return self.low != self.high
 
     def __str__(self) -> str:
-        return f"{self.low}-{self.high}" if self.dynamic else str(self.low)
+        named = f"{self.axis}@" if self.axis else ""
+        return f"{named}{self.low}-{self.high}" if self.dynamic else str(self.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,7 @@ def parse_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
         UsageError: one is malformed, or a name occurs twice.
     """
     shapes = tuple(InputShape.parse(text) for text in texts)
+    check_axes(shapes)
     names = [shape.name for shape in shapes]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -80,9 +91,21 @@ def parse_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
     return shapes
 
 
+def check_axes(shapes: Sequence[InputShape]) -> None:
+    """Raise UsageError for a named dimension that has two ranges."""
+    ranges: dict[str, Dim] = {}
+    for dim in (dim for shape in shapes for dim in shape.dims if dim.axis):
+        first = ranges.setdefault(dim.axis, dim)
+        if first != dim:
+            raise UsageError(
+                f"dimension {dim.axis} has two ranges", f"they are {first} and {dim}", "give one"
+            )
+
+
 def _dim(text: str, match: re.Match[str]) -> Dim:
-    low = int(match.group(1))
-    dim = Dim(low, int(match.group(2) or low))
+    low = int(match.group(2))
+    high = int(match.group(3) or low)
+    dim = Dim(low, high, match.group(1) or "" if high != low else "")
     if not 1 <= dim.low <= dim.high <= LARGEST:
         raise _malformed(text, f"the size {dim} is 0, too large, or ends before it starts")
     return dim

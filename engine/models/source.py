@@ -61,6 +61,7 @@ class Source:
         factory: `module:function` of a module.
         shapes: input shapes of a module.
         code: (module, SHA-256) of the factory's own source files.
+        state: (label, text) of what else a module is made of, where it is there already.
     """
 
     kind: Literal["decoder", "module"]
@@ -74,6 +75,7 @@ class Source:
     factory: FactoryRef | None = None
     shapes: tuple[InputShape, ...] = ()
     code: tuple[tuple[str, str], ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
 
     @property
     def spec(self) -> DecoderSpec:
@@ -229,4 +231,5 @@ def _module_entries(source: Source) -> tuple[tuple[str, str], ...]:
         ("model.factory", str(source.factory)),
         *((f"model.shape.{shape.name}", str(shape)) for shape in source.shapes),
         *((f"model.code.{module}", digest) for module, digest in source.code),
+        *((f"model.{label}", text) for label, text in source.state),
     )

@@ -116,3 +116,11 @@ _NEEDS_DATA = (
 def needs_data(error: BaseException) -> bool:
     """Whether code failed on fake tensors for want of data, and not by a fault of its own."""
     return isinstance(error, _NEEDS_DATA)
+
+
+def operator_without_fake(error: BaseException) -> str:
+    """`namespace::name` of the operator that code failed for, since it has no fake; or empty."""
+    if not isinstance(error, UnsupportedOperatorException):
+        return ""
+    name = getattr(error.func, "_schema", None)
+    return str(error.func) if name is None else str(name.name)

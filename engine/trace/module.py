@@ -34,12 +34,14 @@ def module_trace(
 
 
 def _axes(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:
-    axes, dynamic = [], {}
+    axes: dict[str, Axis] = {}
+    dynamic = {}
     for shape in shapes:
-        names = {i: f"{shape.name}_{i}" for i, dim in enumerate(shape.dims) if dim.dynamic}
-        axes += [Axis(name, shape.dims[i].low, shape.dims[i].high) for i, name in names.items()]
+        moving = {i: dim for i, dim in enumerate(shape.dims) if dim.dynamic}
+        names = {i: dim.axis or f"{shape.name}_{i}" for i, dim in moving.items()}
+        axes |= {name: Axis(name, moving[i].low, moving[i].high) for i, name in names.items()}
         dynamic[shape.name] = names
-    return tuple(axes), dynamic
+    return tuple(axes.values()), dynamic
 
 
 def _example(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:

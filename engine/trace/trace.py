@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from vcc.cache.errors import CompileError
+from vcc.cache.errors import CompileError, VccError
 from vcc.engine.torch_shim import export as shim
+from vcc.engine.trace.assigned import refused_assignments
+from vcc.engine.trace.failure import TRAILER, cannot_trace
 from vcc.engine.types import Placeholder, Traced
 
-NARROWED, TRAILER = "Constraints violated", "\n\nThe error above occurred"
-"""How torch.export begins its word on ranges, and how it ends every error."""
+NARROWED = "Constraints violated"
+"""How torch.export begins its word on ranges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,18 @@ def trace(request: TraceRequest) -> Traced:
     """Export the module into one graph.
 
     Raises:
-        CompileError: the model cannot be traced, a range came out narrower than declared, a size
-            depends on data, or a constant has no data.
+        CompileError: the model cannot be traced, it assigns a buffer anew, a range came out
+            narrower than declared, a size depends on data, or a constant has no data.
     """
     request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
     dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
     try:
-        program = shim.export_step(
-            request.module, request.arguments, _dynamic_shapes(request, dims), request.mode
-        )
+        with refused_assignments(request.module):
+            program = shim.export_step(
+                request.module, request.arguments, _dynamic_shapes(request, dims), request.mode
+            )
+    except VccError:
+        raise
     except Exception as error:
         raise _cannot_trace(error, request.axes) from error
     ranges = _verify_ranges(program, request)
@@ -100,11 +105,7 @@ def _cannot_trace(error: Exception, axes: Sequence[Axis]) -> CompileError:
     text = str(error).partition(TRAILER)[0].strip()
     if text.startswith(NARROWED):
         return _narrowed(axes, text, shim.guards_behind(error))
-    return CompileError(
-        "the model cannot be traced into one graph",
-        text[:2000] or type(error).__name__,
-        "remove the data-dependent branch it names, or run eagerly with --compile none",
-    )
+    return cannot_trace(error)
 
 
 def _narrowed(axes: Sequence[Axis], found: str, lines: Sequence[str] = ()) -> CompileError:

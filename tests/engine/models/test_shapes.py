@@ -45,3 +45,11 @@ def test_a_malformed_shape_is_refused_with_the_form(text: str) -> None:
 def test_a_name_given_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="x twice"):
         parse_shapes(["x=8", "y=8", "x=4"])
+
+
+def test_dimensions_of_one_name_have_one_range() -> None:
+    first, second = parse_shapes(["x=T@1-8x4", "y=2xT@1-8:int64"])
+    assert first.dims[0] == second.dims[1] == Dim(1, 8, "T")
+    assert (str(first), str(second)) == ("x=T@1-8x4", "y=2xT@1-8:int64")
+    with pytest.raises(UsageError, match="dimension T has two ranges"):
+        parse_shapes(["x=T@1-8x4", "y=T@1-9"])

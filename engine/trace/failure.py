@@ -1,0 +1,63 @@
+"""Why a model cannot be traced, with the line of its source and what to do about it."""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+import traceback
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from vcc.cache.errors import CompileError
+from vcc.engine.torch_shim.fake import operator_without_fake
+
+TRAILER = "\n\nThe error above occurred"
+"""How torch.export ends every error."""
+
+_ENGINE = Path(__file__).resolve().parents[1]
+_LIBRARY = Path(sysconfig.get_path("stdlib"))
+_ADVICE = ("For more", "For extended logs", "For C++ stack", "If you suspect the guard")
+_HINT = "remove the data-dependent branch it names, or run eagerly with --compile none"
+
+
+def cannot_trace(error: Exception) -> CompileError:
+    """The error of a trace for the one who wrote the model."""
+    line = line_of_model(error)
+    at = f", at {line}" if line else ""
+    operator = operator_without_fake(error)
+    if operator:
+        return CompileError(
+            f"the operator {operator} has no fake implementation",
+            f"tracing needs the shape and dtype of its result without its data{at}",
+            f'register one: @torch.library.register_fake("{operator}")',
+        )
+    text = _told(str(error).partition(TRAILER)[0]) or type(error).__name__
+    why = f"{line}\n{text[:2000]}" if line else text[:2000]
+    return CompileError("the model cannot be traced into one graph", why, _HINT)
+
+
+def _told(text: str) -> str:
+    """Torch's words without its advice on how to look at torch."""
+    lines = (line for line in text.strip().splitlines() if not line.startswith(_ADVICE))
+    return "\n".join(lines).strip()
+
+
+def line_of_model(error: BaseException) -> str:
+    """Where in the model's own source an error arose: `net.py:12: if x.sum() > 0:`; or empty."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    own = [(frame, line) for frame, line in frames if _of_model(frame)]
+    if not own:
+        return ""
+    frame, line = own[-1]
+    file = frame.f_code.co_filename
+    return f"{Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
+
+
+def _of_model(frame: FrameType) -> bool:
+    """Code of neither torch, this package nor Python itself."""
+    file = Path(frame.f_code.co_filename)
+    python = _LIBRARY in file.parents and "site-packages" not in file.parts
+    others = any(place in file.parents for place in (Path(torch.__file__).parent, _ENGINE))
+    return file.is_file() and not python and not others
