@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from vcc.cache.digest import Digest
 from vcc.cache.errors import DeviceError
 from vcc.cache.folder import write_all
+from vcc.cache.process import Process
 from vcc.cache.trouble import storage
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -52,7 +53,8 @@ def exposed(
     """
     fds: list[int] = []
     with storage("make a private folder in", tempfile.gettempdir()):
-        folder = Path(tempfile.mkdtemp(prefix="vcc-"))
+        # Whose it is stands in its name, so that `vcc cache gc` knows what a killed process left.
+        folder = Path(tempfile.mkdtemp(prefix=f"vcc-load-{Process.own()}."))
     try:
         paths = {name: folder / link for name, link in link_names(digests).items()}
         for name, path in paths.items():

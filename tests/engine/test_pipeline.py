@@ -13,6 +13,7 @@ from support.builds import MODEL
 from support.flow import ask, kept_environment
 from support.stores import blob_path
 
+from vcc.cache import roots
 from vcc.cache.errors import CompileError, ConfigError, StorageError
 from vcc.cache.store import Store
 from vcc.engine.compile import pool
@@ -178,6 +179,21 @@ def test_an_entry_that_cannot_be_read_back_is_used_from_memory(
     built, _, _ = run(folder / "store")
     assert "input/output error" in built.trouble
     assert built.loaded.read_all()
+
+
+def test_after_a_build_the_store_is_kept_small_and_what_was_built_stays(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _, _ = run(folder / "store")
+    roots.release()  # as if the first build was another process
+    monkeypatch.setenv("VCC_MAX_SIZE", "1B")
+    second, _, heard = run(folder / "store", max_num_seqs=4)
+    stored = [entry.artifact for entry in Store.open(folder / "store").entries()]
+    assert first.entry is not None
+    assert second.entry is not None
+    assert stored == [second.entry.artifact]
+    assert any("VCC_MAX_SIZE: evicted 1 artifacts" in note for note in heard.notes)
+    assert second.loaded.read_all()
 
 
 @pytest.mark.parametrize("what", ["find", "load", "publish"])
