@@ -12,10 +12,7 @@ POLL_S = 0.2
 
 
 def apart(work: Callable[[], T], within_s: float) -> T:
-    """The answer of `work`, or what it raised.
-
-    A client whose own threads are gone, as in a forked child, never answers: the wait ends, and its
-    thread goes with the process.
+    """The answer of `work`, or what it raised; work that never ends goes with the process.
 
     Args:
         within_s: seconds to wait.

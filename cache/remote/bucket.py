@@ -21,7 +21,7 @@ from obstore.exceptions import AlreadyExistsError
 from vcc.cache.errors import RemoteError, UsageError
 from vcc.cache.remote.apart import apart
 from vcc.cache.remote.base import Absent, Blob, Sink
-from vcc.cache.remote.clients import Client, NoConditions, explained, made
+from vcc.cache.remote.clients import Client, NoConditions, check_threads, explained, made
 from vcc.cache.remote.guard import Guard, guarded
 from vcc.cache.remote.http import Session, answer, check, read_body
 from vcc.cache.remote.patience import Limits
@@ -179,6 +179,7 @@ class Bucket:
 
     def _client(self, timeout_s: int) -> Client:
         """One of a few clients: a large blob is given more time than a look-up."""
+        check_threads()
         if timeout_s not in self._clients:
             self._clients[timeout_s] = made(self.place, self.limits, timeout_s)
         return self._clients[timeout_s]

@@ -6,6 +6,7 @@ They find their credentials by themselves (AWS_ACCESS_KEY_ID, a role, ...). Trie
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -43,6 +44,33 @@ _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 
 
+class _Process:
+    """Whether this process was forked from one that had the client's threads."""
+
+    forked = False
+
+    @classmethod
+    def note_fork(cls) -> None:
+        cls.forked = True
+
+
+os.register_at_fork(after_in_child=_Process.note_fork)
+
+
+def check_threads() -> None:
+    """Refuse a forked child: the client's threads are not in it, and it would wait for them.
+
+    Raises:
+        RemoteError: this is one.
+    """
+    if _Process.forked:
+        raise RemoteError(
+            "a bucket cannot be reached from a forked process",
+            "the threads of its client stayed in the parent",
+            "Start processes by spawn or forkserver, or ask the remote before forking",
+        )
+
+
 class NoConditions(Exception):
     """The store does not know If-None-Match."""
 
@@ -56,7 +84,9 @@ def made(url: RemoteUrl, limits: Limits, timeout_s: int, proxy: str = "") -> Cli
 
     Raises:
         UsageError: the client refuses the URL.
+        RemoteError: this process was forked.
     """
+    check_threads()
     options: ClientConfig = {
         "connect_timeout": timedelta(seconds=limits.connect_s),
         "timeout": timedelta(seconds=timeout_s),

@@ -21,12 +21,38 @@ RELIABILITY rows of group H and where they are tested, below this folder:
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from support.remotes import NUMBER, Kind
 from support.servers import AWS, registry, s3_server
 from support.stores import BLOBS, manifest_of
 
 from vcc.cache.store import Store
+
+
+@contextmanager
+def in_memory(otherwise):
+    """A folder in memory where that can be, as stores sync every file; else the one given."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield otherwise()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="vcc-test-", dir="/dev/shm"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """Of every test here."""
+    with in_memory(lambda: tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +69,10 @@ def s3(tmp_path_factory):
 def oci(tmp_path_factory):
     """A registry that everyone may push to."""
     try:
-        with registry(tmp_path_factory.mktemp("registry")) as host:
+        with (
+            in_memory(lambda: tmp_path_factory.mktemp("registry")) as folder,
+            registry(folder) as host,
+        ):
             yield Kind(
                 "oci",
                 f"http://{host}",

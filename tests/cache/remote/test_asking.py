@@ -237,15 +237,19 @@ def test_with_locks_that_fail_every_process_still_has_it(s3, source, asking):
     assert_intact(store.root, next(source.entries()))
 
 
-def test_a_forked_child_whose_client_cannot_answer_goes_on(s3, source, asking, monkeypatch):
+def test_a_forked_child_is_told_that_its_client_is_gone_and_goes_on(s3, source, asking):
     """The client's threads are not in the child: it would wait for them for good."""
-    monkeypatch.setattr("vcc.cache.remote.bucket.GRACE_S", 0.0)
     url = s3.fresh()
     push_all(source, url)
-    store, _ = asking(url)
+    store, told = asking(url)
+
+    def work():
+        assert store.find(BASE) == ()
+        assert any("forked" in line for line in told)
+
     begun = time.monotonic()
-    assert exit_of(child(lambda: store.find(BASE))) == 0
-    assert time.monotonic() - begun < 15
+    assert exit_of(child(work)) == 0
+    assert time.monotonic() - begun < 10
 
 
 def test_a_hit_imports_none_of_the_clients(source, tmp_path):
