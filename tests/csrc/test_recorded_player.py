@@ -161,6 +161,8 @@ def test_graphs_and_replays_are_counted(runner: RecordedRunner) -> None:
     runner.step(batch([1]))
     runner.step(batch([4]))
     assert (runner.gate.captures, runner.gate.replays) == (3, 2)
+    assert len(runner.graph_list()) == 3
+    assert all(one["built"] for one in runner.graph_list())
 
 
 def test_all_tables_use_one_memory(fake: Fake, arena: RawArena) -> None:

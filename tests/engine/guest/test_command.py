@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.fake_cuda import library
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import DeviceError, UsageError
@@ -97,3 +98,16 @@ def test_a_python_that_does_not_start_is_told(path):
     path("python3", "#!/bin/sh\necho broken >&2; exit 3\n")
     with pytest.raises(DeviceError, match="broken"):
         identity_of(read_command(["python3", "-c", "1"]), None)
+
+
+def test_gpus_are_in_the_request_and_asked_by_another_process(path, monkeypatch):
+    monkeypatch.setenv("VCC_LIBCUDA", str(library()))
+    fields = identity_of(read_command([sys.executable, "-c", "1"]), None).fields
+    assert fields["host.gpus"].startswith("sm_")
+    assert fields["host.driver"].isdigit()
+
+
+def test_a_driver_that_fails_counts_as_no_gpu(path, monkeypatch):
+    monkeypatch.setenv("VCC_LIBCUDA", "/no/such/library")
+    fields = identity_of(read_command([sys.executable, "-c", "1"]), None).fields
+    assert (fields["host.gpus"], fields["host.driver"]) == ("none", "none")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vcc.cache.errors import Exit, UsageError
 from vcc.engine.prewarm import file as reading
@@ -151,3 +155,36 @@ def test_more_builds_than_anybody_means_are_refused(written, monkeypatch):
 
 def test_line_ends_of_windows_and_a_byte_order_mark_are_read(written):
     assert len(read_file(written(b"\xef\xbb\xbf" + FULL.replace("\n", "\r\n").encode()))) == 5
+
+
+PIECES = (
+    *("[", "]", "[[", "]]", "{", "}", "=", ".", ",", "\n", " ", "#", '"', "'", '"""', "'''", "\\"),
+    *("build", "defaults", "override", "when", "model", "dtype", "mode", '"bf16"', "'full'", "1"),
+    *('[[build]]\nmodel = "demo"\n', "[[build.override]]\n", "true", "1979-05-27", "\r\n", "ä"),
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+@settings(max_examples=400)
+def test_any_text_is_builds_or_mistakes_with_a_place(text):
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "vcc.toml"
+        file.write_bytes(text.encode())
+        found, problems = (), ()
+        try:
+            found = read_file(file)
+        except BrokenFile as error:
+            problems = error.problems
+    assert found or problems
+    lines = text.count("\n") + 1
+    assert all(1 <= one.line <= lines and one.column >= 1 for one in problems)
+
+
+@given(st.integers(0, len(FULL) - 1), st.sampled_from(PIECES), st.integers(0, 3))
+@settings(max_examples=300)
+def test_a_slip_in_a_good_file_is_a_mistake_with_a_place_or_none(at, piece, gone):
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "vcc.toml"
+        file.write_bytes((FULL[:at] + piece + FULL[at + gone :]).encode())
+        with suppress(BrokenFile):
+            assert read_file(file)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -237,3 +239,20 @@ def test_entries_are_found_in_lower_tiers_too(store, tmp_path):
     upper = replace(Store.open(tmp_path / "upper"), lower=(store.root,))
     (outcome,) = Prewarm(upper).run((one,))
     assert (outcome.state, outcome.artifact) == (State.PRESENT, have)
+
+
+def test_an_interrupted_prewarm_ends_its_build(child):
+    child("import time; time.sleep(60)")
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compile_apart(["demo"])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begun < 10
