@@ -13,6 +13,10 @@ from support.trusting import MAIN, Site
 from vcc.cache.errors import MissingArtifact, StorageError
 from vcc.cache.gate import Untrusted
 from vcc.cache.pulled import Mark, write_mark
+from vcc.cache.remote.open import open_remote
+from vcc.cache.remote.patience import BY_HAND, Patience
+from vcc.cache.remote.push import Push, push_stored
+from vcc.cache.request import Entry
 from vcc.cache.root import opened
 from vcc.cache.store import Store
 from vcc.cache.trust.place import TrustPlace
@@ -249,3 +253,27 @@ make(graph("aaaa"))
     assert done.code == 0
     assert done.saved.left_out == 1  # the library whose linker did not finish
     assert list(ran(store, "").restored.files) == ["inductor/fxgraph/aa/aaaa/code"]
+
+
+def test_signed_caches_come_from_a_remote_and_unsigned_ones_do_not(store, tmp_path, monkeypatch):
+    ran(store, MAKE)
+    (entry,) = store.entries()
+    push(store, entry, f"file://{tmp_path / 'remote'}")
+    monkeypatch.setenv("VCC_REMOTE", f"file://{tmp_path / 'remote'}")
+    told: list[str] = []
+    unsigned = ran(Store.open(tmp_path / "first"), 'assert not graph("aaaa").exists()')
+    assert (unsigned.code, unsigned.restored.entry) == (0, None)
+    key = SecretKey.new()
+    site = Site(store.root, TrustPlace.open(tmp_path / "trust"), entry)
+    site.trust(key)
+    site.sign(key)
+    push(store, entry, f"file://{tmp_path / 'remote'}")
+    signed = ran(Store.open(tmp_path / "second"), READ, told=told.append)
+    assert (signed.code, signed.restored.entry) == (0, entry)
+    assert signed.restored.trust.startswith("signed by main")
+
+
+def push(store: Store, entry: Entry, url: str) -> None:
+    remote = open_remote(url)
+    push_stored(Push(remote, Patience(BY_HAND)), store, entry)
+    remote.close()
