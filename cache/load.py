@@ -37,6 +37,7 @@ class Loading:
         watch: is told of what is wrong in one tier when another one has it.
         fast: whether XXH3-128 will do for what no other account could write in the local tier.
         verified: counts what was verified.
+        held: the tier in which this process is known as a user of the artifact.
     """
 
     entry: Entry
@@ -45,6 +46,7 @@ class Loading:
     watch: Watch
     fast: bool
     verified: Verified = field(default_factory=Verified)
+    held: list[str] = field(default_factory=list)
 
     def loaded(self) -> Loaded:
         """The artifact, its manifest verified and admitted; raises as `Store.load`."""
@@ -55,6 +57,7 @@ class Loading:
         """The verified bytes of a blob. Bytes are the same wherever their digest was compared."""
 
         def read(tier: Tier) -> bytes:
+            self._hold(tier)
             return self._read(tier, ref.digest, ref.size, MAX_BLOB, self._fast(ref, tier)).data
 
         return self._first(read)
@@ -63,6 +66,7 @@ class Loading:
         """As `fetch`, read into memory of the blob's size."""
 
         def read(tier: Tier) -> memoryview:
+            self._hold(tier)
             with self._opened(tier) as store:
                 view = read_into(into, store, ref.digest, self._fast(ref, tier))
             self.verified.add(ref.size)
@@ -73,14 +77,19 @@ class Loading:
     def _fast(self, ref: BlobRef, tier: Tier) -> str:
         return ref.xxh3 if self.fast and tier.kind == LOCAL else ""
 
+    def _hold(self, tier: Tier) -> None:
+        """Who reads blobs uses the artifact; who looks at manifests looks through many."""
+        if tier.writable and not self.held:
+            self.held.append(tier.name)
+            with self._opened(tier) as store:
+                hold(store, self.entry.artifact)
+
     def _manifest(self, tier: Tier) -> tuple[Tier, Manifest, str]:
         """Digest first, then trust, and only then the content."""
         entry = self.entry
         found = self._read(tier, entry.id, None, MAX_BYTES)
         with self._opened(tier) as store:
             trust = self.gate.admit(store, tier, entry, found.data, found.owner)
-            if tier.writable:
-                hold(store, entry.artifact)
         try:
             manifest = Manifest.decode(found.data)
         except NewerFormat:

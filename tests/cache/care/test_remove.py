@@ -72,7 +72,7 @@ def test_what_a_process_uses_stays_unless_it_is_forced(root, two):
     code = (
         "import sys; from pathlib import Path; from support.stores import quiet, BASE\n"
         "store = quiet(Path(sys.argv[1]))\n"
-        "for entry in store.find(BASE): store.load(entry)\n"
+        "for entry in store.find(BASE): store.load(entry).read_all()\n"
         "print('loaded', flush=True); sys.stdin.read()"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
