@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from vcc.cache.care.prune import keep_under
 from vcc.cache.errors import (
@@ -15,6 +16,7 @@ from vcc.cache.errors import (
     VccError,
 )
 from vcc.cache.gate import Untrusted
+from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
 from vcc.cache.request import Entry
@@ -99,7 +101,7 @@ def _reused(build: Build, keys: BuildKeys) -> Built | None:
     """The stored artifact of this code key, under the plan that is asked for."""
     base, _ = look_up(build.settled)
     try:
-        for entry in build.store.find(base):
+        for entry in _candidates(build, base):
             built = _reuse(build, keys, entry)
             if built is not None:
                 build.counters.add("hits")
@@ -111,6 +113,18 @@ def _reused(build: Build, keys: BuildKeys) -> Built | None:
             raise
         build.events.note(f"the store cannot be searched: {error}")
     return None
+
+
+def _candidates(build: Build, base: Key) -> Iterator[Entry]:
+    """What may have the code: all of the stores, then what a remote has of this very request."""
+    here = replace(build.store, remote=None).find(base)
+    yield from here
+    if build.store.remote is None:
+        return
+    wanted = pairs(request_pairs(build.settled)[0])
+    asking = replace(build.store, remote=build.store.remote.telling(build.events.note))
+    found = asking.find(base, accept=lambda entry: entry.request == wanted)
+    yield from (entry for entry in found if entry not in here)
 
 
 def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:

@@ -196,7 +196,9 @@ def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Re
     with session.ledger.phase("compile"):
         from vcc.engine.pipeline import build
 
-        built = build(session.settled.request, session.store, session.events, session.counters)
+        # The remote was asked by the look-up already.
+        store = replace(session.store, remote=None)
+        built = build(session.settled.request, store, session.events, session.counters)
     if built.trouble:
         session.events.note(f"the artifact was not stored: {built.trouble}")
     booted = booting(built.loaded)

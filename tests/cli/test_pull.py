@@ -149,3 +149,16 @@ def test_a_dry_run_of_compile_asks_no_remote(vcc, engine, remote, tmp_path, own_
     vcc("push", "demo", "--to", remote, "--cache-dir", str(tmp_path / "other"))
     vcc("compile", "demo", "--dry-run")
     assert not own_store.exists()
+
+
+def test_a_run_that_misses_asks_the_remote_once(vcc, engine, remote, tmp_path, monkeypatch):
+    from vcc.cache.remote.file import FileRemote
+
+    (tmp_path / "remote").mkdir()
+    asked, paths = [], FileRemote.paths
+    monkeypatch.setattr(
+        FileRemote, "paths", lambda self, prefix: (asked.append(prefix), paths(self, prefix))[1]
+    )
+    words = ("run", "demo", "--prompt", "a", "--max-new-tokens", "1", "--remote", remote)
+    assert vcc(*words).code == 0
+    assert len(asked) == 1
