@@ -104,11 +104,23 @@ def show_error(error: VccError) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as aligned columns, two spaces apart; the last column is not padded."""
+    """Rows as aligned columns, two spaces apart; the last column is not padded.
+
+    A cell may come from elsewhere, such as the title of a pulled artifact: it cannot steer the
+    terminal, as characters that cannot be printed become question marks.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[-1:] = [0]
     lines = ("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)) for r in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def printable(text: str) -> str:
+    """The text with a question mark for each character that cannot be printed."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def short(name: str) -> str:

@@ -66,7 +66,7 @@ class Asking:
 
     def _alone(self, remote: Remote, entries: list[Entry], patience: Patience) -> bool:
         """Pull the first that can be had; who waited for another process looks first."""
-        what, wait_s = f"pulling {entries[0].title}", patience.left_s
+        what, wait_s = f"pulling artifact {entries[0].id.short}", patience.left_s
         try:
             with single_flight(self.root, entries[0].id, what, wait_s=wait_s) as flight:
                 if flight.waited and self._has(entries[0]):

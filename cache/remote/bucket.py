@@ -23,7 +23,7 @@ from vcc.cache.remote.apart import apart
 from vcc.cache.remote.base import Absent, Blob, Sink
 from vcc.cache.remote.clients import Client, NoConditions, check_threads, explained, made
 from vcc.cache.remote.guard import Guard, guarded
-from vcc.cache.remote.http import Session, answer, check, read_body
+from vcc.cache.remote.http import Session, announced, answer, check, read_body
 from vcc.cache.remote.patience import Limits
 from vcc.cache.remote.url import RemoteUrl, is_public
 
@@ -82,12 +82,12 @@ class Bucket:
         try:
             with self._answer("HEAD", path, what) as response:
                 check(response, what, (200,))
-                text = response.headers.get("Content-Length", "")
+                found = announced(response.headers)
         except Absent:
             return None
-        if not text.isdigit():
+        if found is None:
             raise RemoteError(f"{what}: the remote does not say its size")
-        return int(text)
+        return found
 
     def get(self, path: str, sink: Sink, *, limit: int, start: int = 0) -> None:
         """See `Remote`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-import select
+import selectors
 import socket
 import threading
 import urllib.request
@@ -178,12 +178,13 @@ def _with_header(head: bytes, header: bytes, secure: bool) -> bytes:
 def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> None:
     """Carry bytes both ways until one side ends."""
     other = {client: server, server: client}
-    while True:
-        ready, _, _ = select.select((client, server), (), (), idle_s)
-        if not ready:
-            return
-        for one in ready:
-            part = one.recv(CHUNK)
-            if not part:
-                return
-            other[one].sendall(part)
+    with selectors.DefaultSelector() as waiting:  # select() takes small descriptors only
+        for one in other:
+            waiting.register(one, selectors.EVENT_READ)
+        while ready := waiting.select(idle_s):
+            for key, _ in ready:
+                one = client if key.fileobj is client else server
+                part = one.recv(CHUNK)
+                if not part:
+                    return
+                other[one].sendall(part)

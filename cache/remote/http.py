@@ -28,6 +28,7 @@ MAX_ERROR = 1 << 14
 MAX_REDIRECTS = 3
 # Too early, too many, and the server's own faults; the rest would be answered the same again.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504, 507, 509})
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _CODE = re.compile(rb"<Code>([A-Za-z0-9.]{1,64})</Code>|\"code\"\s*:\s*\"([A-Z_]{1,40})\"")
 
 
@@ -80,7 +81,7 @@ class Session(requests.Session):
         raise Elsewhere(
             f"{self._home.netloc} sends us to {place}",
             "a remote may not lead to another host, scheme or port",
-            f"If that is right, name it in the URL: hosts={name}"
+            f"If that is right, name it in the URL: hosts={scrubbed(name, 80)}"
             if parts.scheme == "https"
             else "",
         )
@@ -167,9 +168,9 @@ def read_body(
         RemoteError: it is longer than `limit`, or not what was asked for.
         Passing: it ended early or nothing came for too long.
     """
-    length = response.headers.get("Content-Length", "")
-    if length.isdigit() and int(length) > limit + skip:
-        raise _too_long(response, what, limit, f"it announces {int(length)} bytes")
+    length = announced(response.headers)
+    if length is not None and length > limit + skip:
+        raise _too_long(response, what, limit, f"it announces {length} bytes")
     left = limit
     while True:
         with network(what):
@@ -191,10 +192,16 @@ def small_body(response: requests.Response, what: str, limit: int) -> bytes:
     return b"".join(parts)
 
 
+def announced(headers: Mapping[str, str]) -> int | None:
+    """The bytes that a body is said to have; None where nothing sensible is said."""
+    text = headers.get("Content-Length", "")
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait; None where it does not say, or not clearly."""
     text = headers.get("Retry-After", "").strip()
-    if text.isdigit() and len(text) < 8:
+    if _NUMBER.fullmatch(text):
         return float(text)
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time()) if text else None

@@ -21,7 +21,7 @@ import requests
 from vcc.cache.digest import Digest
 from vcc.cache.errors import RemoteError, UsageError, VccError
 from vcc.cache.remote.base import Absent, Blob, Denied, Sink
-from vcc.cache.remote.http import Session, check, network, read_body, small_body
+from vcc.cache.remote.http import Session, announced, check, network, read_body, small_body
 from vcc.cache.remote.patience import Limits
 from vcc.cache.remote.tags import (
     EMPTY,
@@ -269,10 +269,10 @@ class Registry:
     def _blob_size(self, digest: Digest, what: str) -> int:
         with self._answer("HEAD", f"{self._api}/blobs/sha256:{digest}", what) as response:
             check(response, what, (200,))
-            text = response.headers.get("Content-Length", "")
-        if not text.isdigit():
+            found = announced(response.headers)
+        if found is None:
             raise RemoteError(f"{what}: the remote does not say its size")
-        return int(text)
+        return found
 
     def _missing(self, digest: Digest, what: str) -> bool:
         try:

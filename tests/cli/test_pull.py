@@ -106,6 +106,16 @@ def test_a_bad_ref_on_the_remote_is_said(vcc, pushed, remote, tmp_path):
     assert "is bad" in done.err
 
 
+def test_a_title_from_elsewhere_cannot_steer_the_terminal(vcc, tmp_path, remote):
+    other = quiet(tmp_path / "other")
+    other.publish(manifest_of(title="\x1b]0;owned\x07\x9b2J"), BLOBS)
+    vcc("push", "--all", "--to", remote, "--cache-dir", str(other.root))
+    done = vcc("pull", "--all", "--from", remote)
+    assert done.code == 0
+    assert "?]0;owned??2J" in done.out
+    assert done.out.replace("\n", "").isprintable()
+
+
 def test_offline_a_network_is_not_asked(vcc, monkeypatch):
     monkeypatch.setenv("VCC_OFFLINE", "1")
     done = vcc("pull", "--all", "--from", "s3://bucket/x", "--json")

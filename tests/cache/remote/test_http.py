@@ -16,6 +16,7 @@ from vcc.cache.remote.base import Absent, Denied, Passing
 from vcc.cache.remote.http import (
     Elsewhere,
     Session,
+    announced,
     answer,
     check,
     read_body,
@@ -113,10 +114,26 @@ def test_a_status_has_a_meaning_and_shows_its_code_alone(server, status, kind):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("0", 0.0), ("120", 120.0), ("", None), ("soon", None), ("-1", None), ("9" * 30, None),
-     ("Mon, 99 Foo 2026", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
+     ("²", None),     ("Mon, 99 Foo 2026", None), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0)],
 )  # fmt: skip
 def test_retry_after_is_seconds_or_nothing(text, seconds):
     assert retry_after({"Retry-After": text}) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("", None),
+        ("-1", None),
+        ("²", None),
+        ("9" * 5000, None),
+        ("1_0", None),
+    ],
+)
+def test_a_length_is_a_number_or_nothing(text, size):
+    assert announced({"Content-Length": text}) == size
 
 
 def test_retry_after_may_be_a_date():
