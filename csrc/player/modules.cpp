@@ -11,14 +11,15 @@ namespace {
 
 constexpr uint32_t kSharedWithoutAsking = 48 << 10;
 
-std::vector<Function::Slot> slots_of(CUfunction function) {
+// The end of the list is an error of the driver's, so this is no VCC_CU; `end` is what it was.
+std::vector<Function::Slot> slots_of(CUfunction function, CUresult& end) {
   std::vector<Function::Slot> slots;
   size_t offset = 0, bytes = 0;
-  // The end of the list is an error of the driver's, so this is no VCC_CU.
-  while (driver().cuFuncGetParamInfo(function, slots.size(), &offset, &bytes) == CUDA_SUCCESS) {
+  for (;;) {
+    end = driver().cuFuncGetParamInfo(function, slots.size(), &offset, &bytes);
+    if (end != CUDA_SUCCESS) return slots;
     slots.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
   }
-  return slots;
 }
 
 [[noreturn]] void refuse_parameters(const KernelNeeds& needs, const char* who, uint32_t found) {
@@ -80,9 +81,14 @@ const Function& Modules::function(const KernelNeeds& needs) {
     auto fresh = std::make_unique<Function>();
     fresh->name = needs.function;
     VCC_CU(cuModuleGetFunction(&fresh->handle, module.handle, fresh->name.c_str()));
-    fresh->slots = slots_of(fresh->handle);
+    CUresult end = CUDA_SUCCESS;
+    fresh->slots = slots_of(fresh->handle, end);
     for (const auto& slot : fresh->slots) {
       fresh->param_bytes = std::max(fresh->param_bytes, slot.offset + slot.bytes);
+    }
+    // A call that failed in the middle says nothing against the artifact.
+    if (fresh->param_bytes != needs.param_bytes && end != CUDA_ERROR_INVALID_VALUE) {
+      fail_call(end, "cuFuncGetParamInfo", __FILE__, __LINE__);
     }
     made = std::move(fresh);
   }
