@@ -9,6 +9,10 @@ from vcc.engine.runtime.player.layout import Layout
 
 NAMES = ("temperature", "top_p", "top_k", "seed", "request", "step", "active")
 
+HOTTEST = 1e30
+MOST_TOKENS = 2**31 - 1
+"""What fits the device's types and means the same as more: all tokens alike, all tokens kept."""
+
 
 def write_sampling(layout: Layout, slot: int, rows: Sequence[SampleRow], seqs: int) -> None:
     """Fill the sampling inputs of a slot, padded to `seqs` sequences that do nothing.
@@ -24,9 +28,9 @@ def write_sampling(layout: Layout, slot: int, rows: Sequence[SampleRow], seqs: i
         arrays[name][len(rows) : seqs] = 0
     arrays["top_p"][len(rows) : seqs] = 1.0
     for index, row in enumerate(rows):
-        arrays["temperature"][index] = row.params.temperature
+        arrays["temperature"][index] = min(row.params.temperature, HOTTEST)
         arrays["top_p"][index] = row.params.top_p
-        arrays["top_k"][index] = row.params.top_k
+        arrays["top_k"][index] = min(row.params.top_k, MOST_TOKENS)
         arrays["seed"].view("u8")[index] = row.params.seed
         arrays["request"][index] = row.request
         arrays["step"][index] = row.step

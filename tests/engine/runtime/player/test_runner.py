@@ -169,6 +169,14 @@ def test_sampling_parameters_reach_the_device(arena: RawArena) -> None:
         assert int(_device(runner, "seed").view(np.uint64)[0]) == 2**63 + 1
 
 
+def test_sampling_parameters_beyond_the_types_of_the_device_mean_the_most(arena: RawArena) -> None:
+    most = SamplingParams(temperature=1e308, top_k=99_999_999_999)
+    with running(arena, GraphMode.NONE) as runner:
+        list(generate(runner, [Request(0, (1, 2), most, 2)]))
+        assert _device(runner, "top_k")[0] == 2**31 - 1
+        assert _device(runner, "temperature").view(np.float32)[0] == np.float32(1e30)
+
+
 def test_a_stop_token_ends_an_answer_in_the_loop(arena: RawArena) -> None:
     """The double's token is always 0."""
     with running(arena, GraphMode.FULL) as runner:
