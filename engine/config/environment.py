@@ -215,9 +215,12 @@ def kept_environment() -> Iterator[None]:
     before, folder = dict(os.environ), tempfile.tempdir
     try:
         yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    finally:  # only what differs is touched: other threads, the driver's too, may be reading it
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        for name, value in before.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
         tempfile.tempdir = folder
 
 

@@ -13,6 +13,7 @@ from vcc.cache.errors import ConfigError
 from vcc.engine.config.environment import (
     compile_environment,
     inductor_environment,
+    kept_environment,
     no_color,
     read_environment,
     recorder_environment,
@@ -124,3 +125,22 @@ def test_numpy_comes_without_the_threads_of_its_blas() -> None:
         threads, kept = done.stdout.split()
         assert kept == left
         assert said is not None or threads == "1"
+
+
+def test_variables_are_given_back_and_those_that_nobody_changed_are_never_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread that reads a variable meanwhile must find it: getenv beside setenv can crash."""
+    for name in ("VCC_TEST_KEPT", "VCC_TEST_CHANGED", "VCC_TEST_REMOVED"):
+        monkeypatch.setenv(name, "before")
+    monkeypatch.delenv("VCC_TEST_NEW", raising=False)
+    before, touched = dict(os.environ), []
+    real_put, real_remove = os.putenv, os.unsetenv
+    monkeypatch.setattr("os.putenv", lambda k, v: (touched.append(k), real_put(k, v)))
+    monkeypatch.setattr("os.unsetenv", lambda k: (touched.append(k), real_remove(k)))
+    with kept_environment():
+        os.environ["VCC_TEST_CHANGED"] = os.environ["VCC_TEST_NEW"] = "after"
+        del os.environ["VCC_TEST_REMOVED"]
+        touched.clear()
+    assert dict(os.environ) == before
+    assert sorted(touched) == [b"VCC_TEST_CHANGED", b"VCC_TEST_NEW", b"VCC_TEST_REMOVED"]
