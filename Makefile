@@ -123,6 +123,7 @@ bench: install
 	$(BIN)/python tests/benchmarks/bench_compile.py
 	$(BIN)/python tests/benchmarks/bench_steps.py
 	$(BIN)/python tests/benchmarks/bench_memory.py
+	$(BIN)/python tests/benchmarks/bench_store.py
 
 # --- on a machine with a CUDA device ---------------------------------------------------------
 # No network: torch and the rest are those of $(PYTHON); what it lacks comes from wheels in .whl/.
