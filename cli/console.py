@@ -64,6 +64,11 @@ def out_json(value: Mapping[str, object]) -> None:
     out(text)
 
 
+def out_line(value: Mapping[str, object]) -> None:
+    """Print one JSON object as one line."""
+    out(json.dumps(value, ensure_ascii=True, separators=(",", ":")))
+
+
 def _json_text(value: Mapping[str, object]) -> str:
     """As json.dumps writes it, which takes ten times as long, and lists may be long."""
     import msgspec

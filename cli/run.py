@@ -39,6 +39,12 @@ def run_command(
     chat: Annotated[
         bool, typer.Option("--chat", help="put each prompt into the model's chat template")
     ] = False,
+    stdio: Annotated[
+        bool,
+        typer.Option(
+            "--stdio", help="answer JSON lines of standard input as they come, until its end"
+        ),
+    ] = False,
     max_new_tokens: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option("--max-new-tokens", metavar="N", help="most tokens of an answer"),
@@ -135,7 +141,7 @@ def run_command(
             exact=require_exact,
         )
         overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
-        said = Said(tuple(prompt or ()), prompts, chat, overrides)
+        said = Said(tuple(prompt or ()), prompts, chat, overrides, stdio)
         try:
             found = written.found = _went(session, said, as_json=json)
         finally:

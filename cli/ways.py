@@ -1,4 +1,4 @@
-"""The ways a run can go: answer prompts, talk on the terminal, or one forward of a module."""
+"""The ways a run can go: prompts, JSON lines, a talk on the terminal, one forward of a module."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Said:
     file: Path | None
     chat: bool
     overrides: Overrides
+    stdio: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -47,11 +48,25 @@ class Said:
 
 def go(session: Session, said: Said, *, as_json: bool) -> Report:
     """Run the way that the model and the options ask for, and print what comes out."""
+    if said.stdio:
+        from vcc.cli.stdio import answer_lines
+
+        _check_stdio(said, as_json=as_json)
+        return answer_lines(session, said.overrides, chat=said.chat)
     if session.settled.request.source.kind == "module" and said.nothing:
         return _forward(session, as_json=as_json)
     if said.chat and said.nothing and sys.stdin.isatty():
         return _talk(session, said.overrides, as_json=as_json)
     return _answer(session, said, as_json=as_json)
+
+
+def _check_stdio(said: Said, *, as_json: bool) -> None:
+    if not said.nothing or as_json:
+        raise UsageError(
+            "--stdio goes with neither prompts nor --json",
+            "requests are lines of standard input, and answers are JSON lines",
+            'leave them out: echo \'{"prompt": "Once"}\' | vcc run MODEL --stdio',
+        )
 
 
 def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:

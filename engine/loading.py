@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from vcc.cache.errors import UsageError
 from vcc.cache.store import Store
+from vcc.engine.config.environment import kept_environment
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
-from vcc.engine.config.parse import parse_config, parse_model
-from vcc.engine.config.types import ParallelConfig
-from vcc.engine.models.source import open_source
+from vcc.engine.config.parse import as_config, parse_model
+from vcc.engine.config.types import CompilationConfig, ParallelConfig
+from vcc.engine.events import Events, NullEvents
+from vcc.engine.models.source import Source, open_source
+from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import BuildRequest, settle
 from vcc.engine.session import Session, open_session
 from vcc.engine.targets import choose_target
@@ -31,19 +34,24 @@ if TYPE_CHECKING:
     from vcc.engine.runtime.boot import Runner
     from vcc.engine.runtime.generate import TokenEvent
     from vcc.engine.runtime.scheduler import Request
+    from vcc.engine.serving import Serving
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A booted decoder.
+    """A booted decoder; one step at a time, from any thread.
 
     Attributes:
         runner: what runs its steps.
         artifact: id of the artifact; None when it was built here and not stored.
+        source: the model's configuration, tokenizer and generation defaults.
+        counters: what the boot did: hits, restores, compiles.
     """
 
     runner: Runner
     artifact: str | None
+    source: Source
+    counters: Counters
 
     @property
     def limits(self) -> StepLimits:
@@ -51,7 +59,11 @@ class Model:
         return self.runner.limits
 
     def step(self, batch: StepBatch) -> torch.Tensor | npt.NDArray[np.floating]:
-        """Run one step; logits [B, vocab], valid until the next one.
+        """Run one step.
+
+        Returns:
+            Logits [B, vocab] of the batch's sequences, valid until the next step: a tensor in the
+            model's dtype where torch runs it, on a GPU an array in the host's memory.
 
         Raises:
             UsageError: the batch is out of bounds, or another step is under way.
@@ -60,10 +72,20 @@ class Model:
         return self.runner.step(batch)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[TokenEvent]:
-        """Answer requests with continuous batching, token by token."""
+        """Answer requests with continuous batching, token by token; all are known at the start.
+
+        Raises:
+            UsageError: a prompt is empty, too long or not of the vocabulary.
+        """
         from vcc.engine.runtime.generate import generate
 
         return generate(self.runner, requests)
+
+    def serving(self) -> Serving:
+        """Answer prompts that come while others are answered; see `Serving`."""
+        from vcc.engine.serving import Serving
+
+        return Serving(self.runner, self.source)
 
     @property
     def io(self) -> Mapping[str, Any]:
@@ -74,7 +96,9 @@ class Model:
         """
         found = getattr(self.runner, "io", None)
         if not isinstance(found, dict):
-            raise UsageError("the model has no device buffers", "it runs on the CPU")
+            raise UsageError(
+                "the model has no device buffers", "it runs on the CPU", "use what step() returns"
+            )
         return found
 
 
@@ -85,11 +109,19 @@ def load(
     cache_dir: Path | None = None,
     kv_memory: str | None = None,
     require_warm: bool = False,
+    require_exact: bool = False,
     golden: str = "one",
     weights: str | None = None,
-    compilation: Mapping[str, Any] | None = None,
+    compilation: CompilationConfig | Mapping[str, Any] | None = None,
     lengths: Sequence[int] = (),
-    **limits: Any,
+    dtype: str | None = None,
+    revision: str | None = None,
+    max_model_len: int | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    block_size: int | None = None,
+    monitor: Ledger | None = None,
+    counters: Counters | None = None,
 ) -> Model:
     """Boot a decoder; without an artifact in the store it is built first.
 
@@ -97,23 +129,41 @@ def load(
         model: demo, a directory or a Hugging Face id.
         target: such as "cpu" or "sm_90"; None takes this machine's GPU if there is one.
         cache_dir: the store; None where the settings say.
-        kv_memory: as `vcc run --kv-memory`.
+        kv_memory: most memory of a GPU's KV cache: "20GiB", or "0.9" of what is free.
         require_warm: a miss is an error.
-        golden: "off", "one" or "all".
+        require_exact: an artifact answers only if a build here would make just that.
+        golden: "off", "one" or "all": which pieces are checked at boot.
         weights: a directory to read weights from; None for the model's own.
-        compilation: fields of `CompilationConfig`.
-        lengths: tokens of the sequences to come, to size the KV cache.
-        limits: dtype, revision, max_model_len, max_num_seqs, max_num_batched_tokens, block_size.
+        compilation: a configuration, or its fields as in docs/config.md.
+        lengths: tokens of the sequences to come, to size the KV cache; empty takes the most that
+            a step can use.
+        dtype: "fp32", "bf16" or "fp16"; None takes the checkpoint's.
+        revision: branch, tag or commit of a Hugging Face id.
+        max_model_len: most tokens of a sequence, prompt and answer.
+        max_num_seqs, max_num_batched_tokens: most sequences and tokens of a step.
+        block_size: tokens of a KV block.
+        monitor: told of the time and memory of every stage.
+        counters: counts for several models together.
 
     Raises:
+        UsageError: the model is a plain module.
         ConfigError, ModelError, MissingArtifact, IntegrityError, CompileError, DeviceError: as the
             commands.
     """
-    config = parse_config(dict(compilation or {}))
-    source = open_source(model, revision=limits.get("revision"), weights=weights)
+    said = {
+        "revision": revision,
+        "dtype": dtype,
+        "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "block_size": block_size,
+    }
+    config = as_config(compilation)
+    source = open_source(model, revision=revision, weights=weights)
+    _check_decoder(source)
     request = BuildRequest(
         source=source,
-        model=parse_model({**limits, "source": model}),
+        model=parse_model({**said, "source": model}),
         compilation=config,
         parallel=ParallelConfig(),
         target=choose_target(target, source.kind, config),
@@ -125,7 +175,21 @@ def load(
         Store.open(cache_dir),
         golden,
         require_warm,
+        monitor if isinstance(monitor, Events) else NullEvents(),
+        Ledger() if monitor is None else monitor,
+        Counters() if counters is None else counters,
         kv_memory=DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory),
+        exact=require_exact,
     )
-    ready = open_session(session, lengths)
-    return Model(ready.booted.runner, ready.artifact)
+    with kept_environment():
+        ready = open_session(session, lengths)
+    return Model(ready.booted.runner, ready.artifact, source, session.counters)
+
+
+def _check_decoder(source: Source) -> None:
+    if source.kind != "decoder":
+        raise UsageError(
+            f"{source.name} is a plain module",
+            "vcc.load boots decoders, which run in steps",
+            "vcc.compile(module) makes a callable of it",
+        )

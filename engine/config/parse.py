@@ -22,7 +22,7 @@ from .types import (
     PassConfig,
 )
 
-__all__ = ["parse_config", "parse_model", "parse_parallel", "to_json"]
+__all__ = ["as_config", "parse_config", "parse_model", "parse_parallel", "to_json"]
 
 MAX_TEXT = 1 << 20
 """Largest JSON text read, in characters."""
@@ -73,6 +73,11 @@ def parse_config(raw: str | Mapping[str, Any] | None) -> CompilationConfig:
         ConfigError: bad JSON, an unknown or repeated field, or a bad value.
     """
     return _read("", CompilationConfig, _mapping("compilation config", raw))
+
+
+def as_config(said: CompilationConfig | Mapping[str, Any] | None) -> CompilationConfig:
+    """A configuration as programs give it: itself, or its fields; errors as in `parse_config`."""
+    return said if isinstance(said, CompilationConfig) else parse_config(said)
 
 
 def parse_model(raw: str | Mapping[str, Any]) -> ModelConfig:

@@ -1,0 +1,43 @@
+"""What would make compiled code and its module drift apart, as one value that calls compare.
+
+Weights are bound in place, so writing into them is seen by compiled code. A tensor that is
+replaced, a submodule or an attribute that is set anew, and a write into a constant are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import nn
+
+SLOT = "_vcc_slot"
+"""Where a decorated module keeps its compiled form."""
+
+
+def watched(module: nn.Module) -> tuple[object, ...]:
+    """A value that changes when the module does not match its compiled form any more.
+
+    Lists and dicts that are changed in place are not seen.
+    """
+    return tuple(part for one in module.modules() for part in _parts(one))
+
+
+def _parts(module: nn.Module) -> Iterator[object]:
+    for name, value in vars(module).items():
+        if name != SLOT:
+            yield id(value)
+    yield tuple(map(id, module._modules.values()))
+    for weight in module._parameters.values():
+        yield None if weight is None else weight.data_ptr()
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            constant = name in module._non_persistent_buffers_set
+            yield (buffer.data_ptr(), _version(buffer) if constant else 0)
+    for value in vars(module).values():
+        if isinstance(value, torch.Tensor):
+            yield _version(value)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

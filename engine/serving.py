@@ -1,0 +1,162 @@
+"""Serving: prompts that come while others are answered, one step of all of them at a time.
+
+serving = vcc.load("demo").serving()
+number = serving.submit("It is a truth")
+while serving.busy:
+    for part in serving.step():
+        print(part.text, end="")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from vcc.cache.errors import UsageError
+from vcc.engine.answer import Growing, check_answers
+from vcc.engine.prompt import Prompt
+from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
+from vcc.engine.runtime.chat import encode_chat
+from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides, resolve_generation
+from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
+from vcc.engine.runtime.report import Answer
+from vcc.engine.runtime.sample import sample
+from vcc.engine.runtime.scheduler import Request, Scheduler
+from vcc.engine.runtime.tokenizer import Tokenizer, open_tokenizer
+
+if TYPE_CHECKING:
+    from vcc.engine.models.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a step added to one answer.
+
+    Attributes:
+        number: of the prompt, as `submit` gave it.
+        text: the text that became certain, often empty; token ids for a model without tokenizer.
+        token: its id.
+        answer: the whole, when it ends here.
+    """
+
+    number: int
+    text: str
+    token: int
+    answer: Answer | None
+
+
+class Serving:
+    """One model and the prompts that it is answering; for one thread.
+
+    Args:
+        runner: what computes steps.
+        source: the model's tokenizer and generation defaults.
+
+    Raises:
+        UsageError: the model answers no prompts.
+    """
+
+    def __init__(self, runner: StepRunner, source: Source) -> None:
+        check_answers(source)
+        self._runner, self._source = runner, source
+        self._tokenizer = None if source.tokenizer is None else open_tokenizer(source.tokenizer)
+        self._scheduler = Scheduler(runner.limits)
+        self._builder = BatchBuilder(runner.limits)
+        self._growing: dict[int, Growing] = {}
+        self._device: Iterator[TokenEvent] = iter(())
+        self._next = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way."""
+        return self._scheduler.busy
+
+    def submit(
+        self,
+        prompt: str | Sequence[int],
+        overrides: Overrides = NOTHING_SAID,
+        *,
+        chat: bool = False,
+        number: int | None = None,
+    ) -> int:
+        """Queue a prompt; it begins with a later step.
+
+        Args:
+            prompt: text or token ids.
+            overrides: how to generate; None in it keeps the model's default.
+            chat: put the text into the model's chat template.
+            number: its number, part of the sampling; None takes the next that is free.
+
+        Returns:
+            The number, which its parts have.
+
+        Raises:
+            UsageError: it is empty, too long, not of the vocabulary, or the number is in use.
+            ModelError: the model has no tokenizer or no chat template.
+        """
+        index = self._next if number is None else number
+        if index in self._growing:
+            raise UsageError(f"prompt {index} is being answered", "its number is in use")
+        text = prompt if isinstance(prompt, str) else None
+        ids = self._ids(prompt, chat=chat)
+        defaults = resolve_generation(self._source.generation, overrides)
+        self._scheduler.add(
+            Request(index, ids, defaults.params, defaults.max_new_tokens, defaults.eos)
+        )
+        self._growing[index] = Growing(Prompt(text, None if text else ids), self._tokenizer)
+        self._next = max(self._next, index) + 1
+        return index
+
+    def step(self) -> tuple[Part, ...]:
+        """Compute one step of everything under way; nothing when nothing is.
+
+        Raises:
+            DeviceError: the device is lost.
+        """
+        if not self.busy:
+            return ()
+        runner = self._runner
+        if isinstance(runner, DeviceSampler) and runner.samples:
+            return tuple(self._part(event) for event in self._on_device(runner))
+        return tuple(self._part(event) for event in self._on_host())
+
+    def _on_host(self) -> Iterator[TokenEvent]:
+        step = self._scheduler.schedule()
+        logits = as_float32(self._runner.step(self._builder.build([one.chunk for one in step])))
+        for one, row in zip(step, logits, strict=False):
+            token = None
+            request, count = one.sequence.request, one.sequence.generated
+            if one.samples:
+                token = sample(row, request.params, request.index, count)
+            finish = self._scheduler.commit(one, token)
+            if token is not None:
+                yield TokenEvent(request.index, token, count, finish)
+
+    def _on_device(self, runner: DeviceSampler) -> tuple[TokenEvent, ...]:
+        """The next token; the device decodes in runs, and what came meanwhile joins after one."""
+        found = tuple(islice(self._device, 1))
+        if not found:
+            self._device = device_steps(runner, self._scheduler)
+            found = tuple(islice(self._device, 1))
+        return found
+
+    def _part(self, event: TokenEvent) -> Part:
+        growing = self._growing[event.request]
+        text = growing.take(event)
+        if event.finish is None:
+            return Part(event.request, text, event.token, None)
+        del self._growing[event.request]
+        return Part(event.request, text, event.token, growing.answer())
+
+    def _ids(self, prompt: str | Sequence[int], *, chat: bool) -> tuple[int, ...]:
+        if not isinstance(prompt, str):
+            return tuple(prompt)
+        tokenizer = self._text_tokenizer()
+        if not prompt:
+            return ()
+        return encode_chat(tokenizer, prompt) if chat else tokenizer.encode(prompt)
+
+    def _text_tokenizer(self) -> Tokenizer:
+        return open_tokenizer(None) if self._tokenizer is None else self._tokenizer
