@@ -96,8 +96,12 @@ def _install(package: str) -> None:
 @contextmanager
 def started(command: list[str], health: str, log: Path) -> Iterator[None]:
     """Run a server until the block ends; it answers at `health` when the block begins."""
+    # It ends with the tests also when they are killed.
+    tied = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     with log.open("wb") as out:
-        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+        server = subprocess.Popen(
+            [*tied, *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
     try:
         _wait(server, health, log)
         yield
