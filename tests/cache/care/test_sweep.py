@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 from support.stores import BLOBS, assert_intact, blob_path, manifest_of, quiet, ref_path
@@ -291,11 +290,3 @@ def test_more_garbage_than_one_batch_goes(root, monkeypatch, two):
         stray(root, b"%d" % number)
     assert kinds(collect(root, grace_s=0)) == {"unreferenced blobs": 8}
     assert list((root / "v1/tmp").iterdir()) == []
-
-
-def test_time_is_that_of_the_file_system(root, two, monkeypatch):
-    """A process under another clock than its file system's judges by the latter."""
-    path = stray(root)
-    monkeypatch.setattr(time, "time", lambda: 1e10)
-    assert kinds(collect(root)) == {}
-    assert path.exists()
