@@ -121,6 +121,7 @@ test-torch: wheel
 bench: install
 	$(BIN)/python tests/benchmarks/bench_boot.py
 	$(BIN)/python tests/benchmarks/bench_compile.py
+	$(BIN)/python tests/benchmarks/bench_warm.py
 	$(BIN)/python tests/benchmarks/bench_steps.py
 	$(BIN)/python tests/benchmarks/bench_memory.py
 	$(BIN)/python tests/benchmarks/bench_store.py

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from vcc.cache.digest import Digest
 from vcc.cache.errors import VccError
+from vcc.cache.key import Key, Pairs
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.engine.compile.keys import build_keys, pairs
@@ -86,15 +88,15 @@ class Prewarm:
 
     def run(self, asked: Sequence[Asked]) -> tuple[Outcome, ...]:
         """Look for all builds, then make those that are not there, in their order."""
-        started = self.clock()
-        looked = [self._looked(one) for one in asked]
+        started, refs = self.clock(), _Refs(self.store)
+        looked = [self._looked(one, refs) for one in asked]
         return tuple(self._finished(one, started) for one in looked)
 
-    def _looked(self, asked: Asked) -> Outcome:
+    def _looked(self, asked: Asked, refs: _Refs) -> Outcome:
         if asked.settled is None:
             return Outcome(asked, State.FAILED, error=asked.error)
         try:
-            entry, why = stored(asked.settled, self.store)
+            entry, why = stored(asked.settled, self.store, refs)
         except VccError as error:
             return Outcome(asked, State.FAILED, error=error)
         if entry is not None:
@@ -157,8 +159,30 @@ class Prewarm:
             return Estimate(None, f"no history: {error}")
 
 
-def stored(settled: Settled, store: Store) -> tuple[Entry | None, str]:
+class _Refs:
+    """What the tiers hold, read once for each base: builds of one model share it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._read = store, dict[Digest, tuple[Entry, ...]]()
+
+    def find(self, base: Key, request: Pairs) -> tuple[Entry, ...]:
+        """The entries of one request, newest first; the remote is asked where there are none."""
+        known = self._read.get(base.digest)
+        if known is None:
+            known = self._read[base.digest] = replace(self._store, remote=None).find(base)
+        found = tuple(one for one in known if one.request == request)
+        if found or self._store.remote is None:
+            return found
+        return self._store.find(base, accept=lambda one: one.request == request)
+
+
+def stored(settled: Settled, store: Store, refs: _Refs | None = None) -> tuple[Entry | None, str]:
     """The artifact that a build of this request here would make, if a tier or the remote has it.
+
+    Args:
+        settled: the request.
+        store: where it is looked for.
+        refs: what was read of it before.
 
     Returns:
         The entry, else None and why not.
@@ -167,10 +191,11 @@ def stored(settled: Settled, store: Store) -> tuple[Entry | None, str]:
         StorageError, Unsafe: the store cannot be read.
         ConfigError, DeviceError: nothing can be built for this request here.
     """
-    base, _ = look_up(settled)
-    wanted, keys = pairs(request_pairs(settled)[0]), build_keys(settled)
+    fields, open_fields = request_pairs(settled)
+    base = Key.of({label: text for label, text in fields.items() if label not in open_fields})
+    keys = build_keys(settled)
     why = "no artifact of this model, dtype and options"
-    for entry in store.find(base, accept=lambda one: one.request == wanted):
+    for entry in (refs or _Refs(store)).find(base, pairs(fields)):
         try:
             if keys.same_code(store.load(entry).manifest):
                 return entry, ""

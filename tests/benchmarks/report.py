@@ -18,7 +18,7 @@ it; `make bench` measures again and writes the JSON files, of which this page is
 project asks of itself; **above** marks one that is missed.
 """
 
-ORDER = ("boot", "compile", "steps", "memory", "store")
+ORDER = ("boot", "compile", "warm", "steps", "memory", "store")
 
 GPU_HEAD = """## On a GPU
 
