@@ -2,9 +2,12 @@
 
     python run_files.py --gpus 2 [--only "kernels recorder"] [--publish] [-- arguments of pytest]
 
+`--after 0=FILE` begins on GPU 0 when there is such a file: something else is measured there.
+
 A process on a device is slow to get rid of and quick to be in the way: memory that a failed test
 holds, or a context that a fault has broken, ends with its file. Each file sees one GPU, those of
-ALONE see all, after the others. Prints a line with the time of each file, and what failed; with
+ALONE see all, after the others; those of BESIDE compile for minutes and run beside what is on the
+last GPU. Prints a line with the time of each file, and what failed; with
 `--publish` writes gpu-tests.json. Exits 1 when anything failed.
 """
 
@@ -24,11 +27,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
-LONGEST = ("recorder_stock", "recorder", "numbers", "kernels", "gemm_store", "graphs", "boot")
+LONGEST = ("numbers", "recorder", "gemm_store", "golden", "graphs", "kernels")
 """Begun first, so that none of them is left over at the end."""
 
 ALONE = ("visible",)
 """Files that look at every GPU."""
+
+BESIDE = ("recorder_stock",)
+"""Files that need little of a GPU."""
+
+FILLING = ("arena", "boot")
+"""Files that take all memory of a GPU: none of BESIDE can be there; they come last."""
 
 LIMIT = 500
 """Seconds for a file."""
@@ -63,8 +72,9 @@ def wanted(folder: Path, only: str) -> list[Path]:
     if missing := [name for name in names if name not in every]:
         sys.exit(f"no tests called {missing[0]}; there are {', '.join(every)}")
     order = {name: index for index, name in enumerate(LONGEST)}
+    order |= dict.fromkeys(FILLING, len(order) + 1)
     chosen = names or list(every)
-    return [every[name] for name in sorted(chosen, key=lambda one: order.get(one, len(order)))]
+    return [every[name] for name in sorted(chosen, key=lambda one: order.get(one, len(LONGEST)))]
 
 
 def devices(count: int) -> list[str]:
@@ -125,31 +135,47 @@ def outcome(name: str, seconds: float, code: int, said: str, report: Path) -> Ou
     return Outcome(name, seconds, passed, tuple(failed), tuple(skipped), said)
 
 
-def all_of(files: list[Path], places: list[str], arguments: list[str]) -> list[Outcome]:
+def all_of(
+    files: list[Path], places: list[str], arguments: list[str], after: dict[str, Path]
+) -> list[Outcome]:
     """Files shared among the GPUs, then those that want all of them."""
-    apart = [file for file in files if file.stem.removeprefix("test_") not in ALONE]
+    alone, beside, shared = (of_kind(files, kind) for kind in (ALONE, BESIDE, None))
     waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
-    for file in apart:
+    for file in shared:
         waiting.put(file)
     found: list[Outcome] = []
+    apart = threading.Thread(
+        target=lambda: [told(found, run(file, places[-1], arguments)) for file in beside]
+    )
 
     def work(device: str) -> None:
+        while device in after and not after[device].exists():
+            time.sleep(0.5)
         while True:
             try:
                 file = waiting.get_nowait()
             except queue.Empty:
                 return
+            if file in of_kind(shared, FILLING):
+                apart.join()
             told(found, run(file, device, arguments))
 
-    threads = [threading.Thread(target=work, args=(device,)) for device in places]
+    threads = [apart, *(threading.Thread(target=work, args=(device,)) for device in places)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for file in files:
-        if file not in apart:
-            told(found, run(file, None, arguments))
+    for file in alone:
+        told(found, run(file, None, arguments))
     return found
+
+
+def of_kind(files: list[Path], kind: tuple[str, ...] | None) -> list[Path]:
+    """Those of a kind; None: those that are neither alone nor beside."""
+    names = {file: file.stem.removeprefix("test_") for file in files}
+    if kind is None:
+        return [file for file in files if names[file] not in (*ALONE, *BESIDE)]
+    return [file for file in files if names[file] in kind]
 
 
 def told(found: list[Outcome], one: Outcome) -> None:
@@ -184,11 +210,13 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names such as `kernels recorder`")
     parser.add_argument("--folder", type=Path, default=HERE)
     parser.add_argument("--publish", action="store_true")
+    parser.add_argument("--after", action="append", default=[], help="GPU=FILE to wait for")
     parser.add_argument("arguments", nargs="*", help="for pytest, after --")
     options = parser.parse_args()
     start = time.perf_counter()
     files = wanted(options.folder, options.only)
-    found = all_of(files, devices(options.gpus), options.arguments)
+    after = {gpu: Path(file) for gpu, _, file in (one.partition("=") for one in options.after)}
+    found = all_of(files, devices(options.gpus), options.arguments, after)
     seconds = time.perf_counter() - start
     print(f"{len(found)} files in {seconds:.1f} s on {options.gpus} GPU(s)", flush=True)
     if options.publish:
