@@ -34,13 +34,15 @@ class KvMemory:
         Raises:
             ConfigError: none of these, or nothing at all.
         """
-        found = _SIZE.fullmatch(text.strip())
+        found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
         unit = "" if found is None else found[2].upper()
         if found is None or unit not in _UNITS:
-            raise ConfigError(f'cannot read --kv-memory "{text[:40]}"', "", _HINT)
+            raise ConfigError(f'cannot read --kv-memory "{str(text)[:40]}"', "", _HINT)
         number = float(found[1])
         if not unit and 0.0 < number <= 1.0:
             return cls(share=number)
+        if not unit and not number.is_integer():
+            raise ConfigError(f'--kv-memory "{text[:40]}" is neither a share nor a size', "", _HINT)
         size = int(number * _UNITS[unit])
         if size < 1:
             raise ConfigError(f'--kv-memory "{text[:40]}" is no memory at all', "", _HINT)

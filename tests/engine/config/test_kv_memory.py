@@ -25,11 +25,18 @@ def test_forms(text: str, wanted: KvMemory) -> None:
     assert KvMemory.parse(str(wanted)).of(1 << 40) == wanted.of(1 << 40)
 
 
-@pytest.mark.parametrize("text", ["", "0", "0.0", "-1", "lots", "1e9", "5GiBs", "nan", "0 GiB"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "0.0", "-1", "lots", "1e9", "5GiBs", "nan", "0 GiB", "1.1"]
+)
 def test_what_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         KvMemory.parse(text)
     assert "20GiB" in told.value.hint
+
+
+def test_a_number_of_python_is_no_text() -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        KvMemory.parse(0.9)  # type: ignore[arg-type]
 
 
 def test_a_size_is_no_more_than_is_free() -> None:
