@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from vcc.cache.errors import StorageError
 from vcc.engine.events import NotedEvents
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player import device as devices
-from vcc.engine.runtime.player import load, stored_gemms
+from vcc.engine.runtime.player import stored_gemms
 from vcc.engine.runtime.player.gemms import NoGemms
 from vcc.engine.runtime.player.handle import Mode, Parts, PlayerHandle, Shape
 from vcc.engine.runtime.player.runner import PlayerRunner
@@ -280,27 +280,6 @@ def test_closing_a_runner_ends_the_bringing_and_gives_its_memory_back(
     threading.Timer(0.05, hold.set).start()
     runner.close()
     assert devices.open_device().free_memory == free
-
-
-def test_the_upload_of_weights_begins_before_modules_are_loaded(
-    weights: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, in_time = threading.Event(), []
-    fill, add = load.fill_weights, PlayerHandle.add_cubins
-
-    def filling(*words: object) -> object:
-        began.set()
-        return fill(*words)  # type: ignore[arg-type]
-
-    def adding(self: PlayerHandle, cubins: Mapping[str, bytes]) -> None:
-        in_time.append(began.wait(10))
-        add(self, cubins)
-
-    monkeypatch.setattr(load, "fill_weights", filling)
-    monkeypatch.setattr(PlayerHandle, "add_cubins", adding)
-    runner = loaded(boot(weights))
-    assert in_time == [True]
-    runner.close()
 
 
 def test_a_boot_that_fails_while_entries_come_gives_everything_back(

@@ -1,0 +1,48 @@
+"""Weights have their memory before everything else, so that their upload can begin."""
+
+from __future__ import annotations
+
+import pytest
+from support.fake_cuda import Fake
+from support.fake_cuda.fixtures import RawArena
+from support.step_tables import CUBIN, DIGEST, HIDDEN, VOCAB, toy_step
+from support.supply_case import offered
+
+from vcc.cache.errors import DeviceError
+from vcc.engine.runtime.player.handle import PlayerHandle
+
+
+def test_weights_are_placed_before_the_rest_and_stay_when_placing_fails(
+    fake: Fake, arena: RawArena
+) -> None:
+    handle = PlayerHandle(arena.handle, toy_step().data)
+    handle.add_cubin(DIGEST, CUBIN)
+    early = handle.place_weights()
+    (weight,) = early["tensors"]
+    assert (weight["address"], weight["role"]) == (early["address"], "weight")
+    assert early["bytes"] >= 2 * VOCAB * HIDDEN
+    fake.clear()
+    fake.fail("cuMemHostAlloc")
+    with pytest.raises(DeviceError):
+        handle.place(4, 4, 1, 1)
+    arena.write(early["address"], b"still there")
+    handle.place(4, 4, 1, 1)
+    placed = next(one for one in handle.describe()["tensors"] if one["role"] == "weight")
+    assert placed["address"] == early["address"]
+    assert arena.read(early["address"], 11) == b"still there"
+    handle.close()
+    assert arena.stats()["live"] == 0
+
+
+def test_weights_are_placed_once_and_first(fake: Fake, arena: RawArena) -> None:
+    with offered(arena) as handle:
+        fake.fail("cuMemCreate")
+        with pytest.raises(DeviceError, match="OUT_OF_MEMORY"):
+            handle.place_weights()
+        fake.clear()
+        handle.place_weights()
+        with pytest.raises(Exception, match="placed once"):
+            handle.place_weights()
+        handle.place(4, 4, 1, 1)
+        with pytest.raises(Exception, match="placed once"):
+            handle.place_weights()
