@@ -61,14 +61,22 @@ def restored(tree: Tree, leaves: Sequence[torch.Tensor], depth: int = 0) -> Any:
         return None
     if type(tree) is int and 0 <= tree < len(leaves):
         return leaves[tree]
-    if isinstance(tree, dict) and len(tree) == 1 and depth < DEEPEST:
+    kind, items = _entries(tree) if depth < DEEPEST else ("", [])
+    if kind in ("tuple", "list"):
+        found = [restored(one, leaves, depth + 1) for one in items]
+        return tuple(found) if kind == "tuple" else found
+    if kind == "dict" and all(map(_is_pair, items)):
+        return {key: restored(one, leaves, depth + 1) for key, one in items}
+    raise IntegrityError("the form of the outputs is refused", "it is no tree", "rebuild it")
+
+
+def _entries(tree: Tree) -> tuple[str, list[Any]]:
+    """The kind of a branch and what is in it; nothing for what is none."""
+    if isinstance(tree, dict) and len(tree) == 1:
         kind, items = next(iter(tree.items()))
-        if kind in ("tuple", "list") and isinstance(items, list) and len(items) <= MOST:
-            found = [restored(one, leaves, depth + 1) for one in items]
-            return tuple(found) if kind == "tuple" else found
-        if kind == "dict" and isinstance(items, list) and all(map(_is_pair, items[:MOST])):
-            return {key: restored(one, leaves, depth + 1) for key, one in items[:MOST]}
-    raise IntegrityError("the form of the outputs is refused", repr(tree)[:80], "rebuild it")
+        if isinstance(items, list) and len(items) <= MOST:
+            return str(kind), items
+    return "", []
 
 
 def _is_pair(item: object) -> bool:

@@ -27,6 +27,8 @@ def _parts(module: nn.Module) -> Iterator[object]:
     for name, value in vars(module).items():
         if name != SLOT:
             yield id(value)
+        if name.endswith("_hooks") and value:
+            yield tuple(map(id, value.values()))
     yield tuple(map(id, module._modules.values()))
     for weight in module._parameters.values():
         yield None if weight is None else weight.data_ptr()
