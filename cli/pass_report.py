@@ -22,7 +22,7 @@ def said(report: Mapping[str, Any]) -> str:
     if report.get("skipped"):
         return f"skipped: {report['skipped']}"
     matches, refused = report["matches"], list(report.get("refused", ()))
-    parts = [f"fired {matches} time{'s' * (matches != 1)}" if matches else "never matched"]
+    parts = [f"fired {matches} time{'s' * (matches != 1)}" if matches else "matched nothing"]
     parts += _saved(report.get("saved", {}))
     if refused:
         parts.append(f"{len(refused)} left, such as {refused[0]}")

@@ -53,6 +53,10 @@ class PassRule:
 
 PASS_RULES: tuple[PassRule, ...] = (
     PassRule("eliminate_noops", OptLevel.O1, "noops.py"),
+    PassRule("coalesce_splits", OptLevel.O1, "splits.py"),
+    PassRule("eliminate_clones", OptLevel.O1, "clones.py"),
     PassRule("eliminate_dead_code", OptLevel.O1, "dead_code.py"),
+    PassRule("restore_in_place", OptLevel.O1, "in_place.py"),
+    PassRule("donate_buffers", OptLevel.O1, "donate.py"),
 )
 """One row per field of `PassConfig`; a new pass adds its field and its row."""

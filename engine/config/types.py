@@ -55,7 +55,11 @@ class PassConfig:
     """One switch per pass: True, False, or None for what the level gives."""
 
     eliminate_noops: bool | None = keyed("remove slices, reshapes and copies that change nothing")
+    coalesce_splits: bool | None = keyed("make one split of slices that cut a tensor up")
+    eliminate_clones: bool | None = keyed("read the source of a copy that nobody writes")
     eliminate_dead_code: bool | None = keyed("remove nodes whose results nobody reads")
+    restore_in_place: bool | None = keyed("call operators in place where their memory dies")
+    donate_buffers: bool | None = keyed("hand results over in buffers that die in the piece")
 
     def __post_init__(self) -> None:
         for item in fields(self):

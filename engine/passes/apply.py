@@ -10,12 +10,24 @@ from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.config.types import CompilationConfig, PassConfig
 from vcc.engine.passes.base import Outcome, Pass, PassContext
 from vcc.engine.passes.check import check_graph, interface_of, sizes_kept
+from vcc.engine.passes.clones import ELIMINATE_CLONES
 from vcc.engine.passes.dead_code import ELIMINATE_DEAD_CODE
+from vcc.engine.passes.donate import DONATE_BUFFERS
+from vcc.engine.passes.in_place import RESTORE_IN_PLACE
+from vcc.engine.passes.memory import refresh
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
+from vcc.engine.passes.splits import COALESCE_SPLITS
 from vcc.engine.torch_shim.nodes import is_registered
 from vcc.engine.types import Passed, PassReport, Traced
 
-PASSES: tuple[Pass, ...] = (ELIMINATE_NOOPS, ELIMINATE_DEAD_CODE)
+PASSES: tuple[Pass, ...] = (
+    ELIMINATE_NOOPS,
+    COALESCE_SPLITS,
+    ELIMINATE_CLONES,
+    ELIMINATE_DEAD_CODE,
+    RESTORE_IN_PLACE,
+    DONATE_BUFFERS,
+)
 """All passes in the order in which they run; one row a pass."""
 
 USER_PASSES_BEFORE = ELIMINATE_DEAD_CODE.name
@@ -101,6 +113,7 @@ def _run(one: Pass, traced: Traced, context: PassContext, dumps: Dumps | None) -
     try:
         with sizes_kept(traced.graph):
             outcome = one.rewrite(traced.graph, context)
+            refresh(traced.graph.graph)
         check_graph(traced.graph, before)
         traced.graph.recompile()
         if not isinstance(outcome, Outcome):
@@ -157,6 +170,8 @@ def unmatched(passed: Passed, asked: CompilationConfig) -> tuple[str, ...]:
     for report in passed.reports:
         wanted = report.name not in ours or getattr(asked.pass_config, report.name) is True
         if wanted and not report.matches:
-            why = report.skipped or next(iter(report.refused), "its pattern is nowhere in the graph")
+            why = report.skipped or next(
+                iter(report.refused), "its pattern is nowhere in the graph"
+            )
             found.append(f"pass {report.name} never matched: {why}")
     return tuple(found)

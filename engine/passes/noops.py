@@ -6,25 +6,36 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from vcc.engine.passes.base import Outcome, PassContext, builtin
+from vcc.engine.passes.memory import RELABELS
+from vcc.engine.passes.rewrite import bytes_of
 from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.nodes import StorageKey, mutated_arguments, storage_key
+from vcc.engine.types import Saved
 
 aten = torch.ops.aten
 
 ASSERTS = frozenset({aten._assert_tensor_metadata.default})
 """Checks of what tracing itself has fixed; the step boundary checks inputs."""
 
+COPY_FLAG: Mapping[Any, int] = {aten.to.dtype: 3, aten.to.device: 4, aten.to.other: 3}
+"""Casts, and where the argument stands that asks for a copy in any case."""
+
+UNITS = (aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar)
+PADS = (aten.pad.default, aten.constant_pad_nd.default)
+COPIES = frozenset({*UNITS, *PADS})
+"""These make a tensor of their own; the others give back the one they got."""
+
 RESHAPES = frozenset({aten.view.default, aten.reshape.default, aten._unsafe_view.default})
 
 
 def eliminate_noops(graph: GraphModule, context: PassContext) -> Outcome:
     """Remove what has no effect; a value that is written in place is left alone."""
-    written = {a for node in graph.graph.nodes for a in mutated_arguments(node)}
+    written = _written(graph.graph)
     memories = {storage_key(_value(node)) for node in written}
-    matches, refused = 0, []
+    matches, refused, saved = 0, [], Saved()
     for node in list(graph.graph.nodes):
         if node.target in ASSERTS:
             graph.graph.erase_node(node)
@@ -36,9 +47,20 @@ def eliminate_noops(graph: GraphModule, context: PassContext) -> Outcome:
         if node in written or base in written or _copies_written(node, base, memories):
             refused.append(f"{node.name}: its memory is written in place")
             continue
+        if node.target in COPIES:
+            saved += Saved(2 * bytes_of(node), 1)
         matches += _rewire(node, base)
     graph.graph.eliminate_dead_code(is_impure_node=_keep)
-    return Outcome(matches, tuple(refused))
+    return Outcome(matches, tuple(refused), saved)
+
+
+def _written(graph: Graph) -> set[Node]:
+    return {
+        argument
+        for node in graph.nodes
+        if node.target not in RELABELS
+        for argument in mutated_arguments(node)
+    }
 
 
 def _copies_written(node: Node, base: Node, memories: set[StorageKey]) -> bool:
@@ -89,8 +111,27 @@ def _same_meta(node: Node, source: Node) -> Node | None:
 
 
 def _cast(node: Node, source: Node) -> Node | None:
-    copies = node.kwargs.get("copy") or (len(node.args) > 3 and node.args[3])
-    return None if copies else _same_meta(node, source)
+    place = COPY_FLAG.get(node.target)
+    given = node.args[place] if place is not None and place < len(node.args) else False
+    return None if node.kwargs.get("copy", given) else _dense(node, source)
+
+
+def _dense(node: Node, source: Node) -> Node | None:
+    """Same type and place, and no memory format that would change strides."""
+    return _same_meta(node, source) if _same_strides(node, source) else None
+
+
+def _unit(node: Node, source: Node) -> Node | None:
+    """A product or quotient by one; a sum with zero is none, as it turns -0.0 into 0.0."""
+    one = node.args[1]
+    plain = isinstance(one, (int, float)) and not isinstance(one, bool) and one == 1
+    return _dense(node, source) if plain else None
+
+
+def _pad(node: Node, source: Node) -> Node | None:
+    sides = node.args[1]
+    empty = isinstance(sides, (list, tuple)) and all(type(one) is int and one == 0 for one in sides)
+    return _dense(node, source) if empty else None
 
 
 def _contiguous(node: Node, source: Node) -> Node | None:
@@ -107,12 +148,16 @@ def _dropout(node: Node, source: Node) -> Node | None:
 RULES: Mapping[Any, Callable[[Node, Node], Node | None]] = {
     **dict.fromkeys(RESHAPES, _reshape),
     aten.slice.Tensor: _slice,
-    aten.to.dtype: _cast,
+    **dict.fromkeys(COPY_FLAG, _cast),
+    aten.to.dtype_layout: _cast,
+    **dict.fromkeys(UNITS, _unit),
+    **dict.fromkeys(PADS, _pad),
     aten.contiguous.default: _contiguous,
     aten.dropout.default: _dropout,
     aten.expand.default: _same_meta,
     aten.alias.default: _same_meta,
     aten.detach.default: _same_meta,
+    aten.detach_.default: _same_meta,
 }
 
 

@@ -158,7 +158,9 @@ def _fit_capture(pattern: Capture, given: Any, state: _State) -> None:
 
 
 def _fit_const(pattern: Const, given: Any, state: _State) -> None:
-    if isinstance(given, Node) or given != pattern.value:
+    same = not isinstance(given, Node) and given == pattern.value
+    # True is no 1 and 1.0 is: a number may be written either way, a switch may not.
+    if not same or isinstance(given, bool) != isinstance(pattern.value, bool):
         raise _Differs(f"a value is {given}, not {pattern.value}")
 
 

@@ -26,9 +26,15 @@ def call(before: Node, target: Any, *args: Any, **kwargs: Any) -> Node:
     graph = before.graph
     with graph.inserting_before(before):
         node = graph.call_function(target, args, kwargs)
-    near = next(iter(graph.nodes)).meta.get("val")
-    node.meta["val"] = fake_call(target, near, *_values(args), **_values(kwargs))
+    node.meta["val"] = fake_value(node)
     return node
+
+
+def fake_value(node: Node) -> Any:
+    """What a call gives on the fake values of its arguments."""
+    near = next(iter(node.graph.nodes)).meta.get("val")
+    target: Any = node.target
+    return fake_call(target, near, *_values(node.args), **_values(node.kwargs))
 
 
 def item(of: Node, index: int) -> Node:
@@ -65,23 +71,37 @@ def calls(graph: Graph, *targets: Any) -> Iterator[Node]:
             yield node
 
 
+def calls_all(graph: Graph) -> list[Node]:
+    """All calls in order; the graph may be changed while they are visited."""
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
 def value(node: Node) -> Any:
     """The fake value of a node."""
     return node.meta["val"]
 
 
-def bytes_of(node: Node) -> int:
-    """Bytes of a node's tensor at the example sizes of the trace."""
-    tensor = value(node)
+def bytes_of(of: Node | Any) -> int:
+    """Bytes of a node's tensor, or of a fake one, at the example sizes of the trace."""
+    tensor = value(of) if isinstance(of, Node) else of
     if not isinstance(tensor, torch.Tensor):
         return 0
     return math.prod(hinted(size) for size in tensor.shape) * tensor.element_size()
 
 
-def same_sizes(left: Node, right: Node) -> bool:
-    """Whether two tensors have the same sizes for every step; adds no guard."""
-    one, other = ([expression(size) for size in value(node).shape] for node in (left, right))
-    return one == other
+def same_sizes(left: Any, right: Any) -> bool:
+    """Whether two tensors (nodes or fakes) have equal sizes for every step; adds no guard."""
+    return _expressions(left, "shape") == _expressions(right, "shape")
+
+
+def same_strides(left: Any, right: Any) -> bool:
+    """Whether two tensors (nodes or fakes) have equal sizes and strides; adds no guard."""
+    return same_sizes(left, right) and _expressions(left, "stride") == _expressions(right, "stride")
+
+
+def _expressions(of: Any, what: str) -> list[Any]:
+    tensor = value(of) if isinstance(of, Node) else of
+    return [expression(size) for size in (tensor.shape if what == "shape" else tensor.stride())]
 
 
 def _values(given: Any) -> Any:

@@ -100,8 +100,8 @@ REPORTS = {
         "matches": 2,
         "saved": {"bytes": 2000, "launches": 3},
     },
-    "never matched": {"matches": 0, "refused": [], "saved": {"bytes": 0, "launches": 0}},
-    "never matched · 2 left, such as mul: it is read again": {
+    "matched nothing": {"matches": 0, "refused": [], "saved": {"bytes": 0, "launches": 0}},
+    "matched nothing · 2 left, such as mul: it is read again": {
         "matches": 0,
         "refused": ["mul: it is read again", "x"],
     },

@@ -21,6 +21,15 @@ def _write(x: Tensor, cache: Tensor) -> None:
     cache.mul_(0.5).add_(x.sum(0))
 
 
+def _into(x: Tensor, new: Tensor) -> None:
+    x.copy_(new)
+
+
+def _into_both(x: Tensor, y: Tensor, one: Tensor, other: Tensor) -> None:
+    x.copy_(one)
+    y.copy_(other)
+
+
 OPS: Mapping[str, Callable[..., Any]] = {
     "attend(Tensor q, Tensor k, Tensor(a!) out, float scale=1.0) -> ()": _attend,
     "write(Tensor x, Tensor(a!) cache) -> ()": _write,
@@ -31,10 +40,15 @@ OPS: Mapping[str, Callable[..., Any]] = {
     "named(Tensor x, *, float scale=2.0) -> Tensor": lambda x, scale=2.0: x * scale,
     "listed(Tensor x, int[] sizes) -> Tensor": lambda x, sizes: x.clone(),
     "sized(Tensor x, SymInt size) -> Tensor": lambda x, size: x * size,
+    "turn(Tensor x) -> Tensor": lambda x: x.flip(0),
+    "turn.donate(Tensor x) -> Tensor": lambda x: x.flip(0),
+    "turn_(Tensor(a!) x) -> ()": lambda x: _into(x, x.flip(0)),
+    "blend(Tensor x, Tensor y) -> (Tensor, Tensor)": lambda x, y: (x + y, x - y),
+    "blend_(Tensor(a!) x, Tensor(b!) y) -> ()": lambda x, y: _into_both(x, y, x + y, x - y),
     "chosen(Tensor x) -> Tensor": lambda x: x[x[:, 0] > 0],
 }
 
-_WITHOUT_RESULT = frozenset({"attend", "write"})
+_WITHOUT_RESULT = frozenset({"attend", "write", "turn_", "blend_"})
 
 
 def _meta(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from vcc.cache.errors import ConfigError
-from vcc.engine.config.levels import PassRule
+from vcc.engine.config.levels import PASS_RULES, PassRule
 from vcc.engine.config.modes import (
     AttentionSupport,
     Backend,
@@ -44,11 +44,15 @@ def graphs(mode: GraphMode, config: CompilationConfig | None = None, **changes: 
     return settle(asked, **changes).config.cuda_graph_mode
 
 
+ON = {rule.name: rule.from_level <= OptLevel.O2 and not rule.needs_ops for rule in PASS_RULES}
+"""What the default level switches on while no custom op is enabled."""
+
+
 def test_the_default_is_vcc_compile_with_full_and_piecewise() -> None:
     config = settle().config
     assert (config.level, config.mode) == (OptLevel.O2, CompileMode.VCC_COMPILE)
     assert (config.cuda_graph_mode, config.splitting_ops) == (BOTH, DEFAULT_SPLITTING_OPS)
-    assert config.pass_config == PassConfig(True, True)
+    assert config.pass_config == PassConfig(**ON)
     assert config.dynamic_shapes == DynamicShapes(DimRange(1, 2048), DimRange(1, 128))
 
 
@@ -86,7 +90,7 @@ def test_a_level_never_overrides_what_the_user_set() -> None:
 def test_M10_a_pass_switched_off_by_the_user_stays_off() -> None:
     asked = CompilationConfig(level=OptLevel.O2, pass_config=PassConfig(eliminate_noops=False))
     found = settle(asked)
-    assert found.config.pass_config == PassConfig(False, True)
+    assert found.config.pass_config == PassConfig(**{**ON, "eliminate_noops": False})
     assert found.why("pass_config.eliminate_noops") == ()
     assert found.why("pass_config.eliminate_dead_code") == ("level O2",)
 

@@ -40,7 +40,8 @@ def test_switches_choose_and_the_table_orders() -> None:
     assert enabled(ALL_ON) == PASSES
     assert enabled(PassConfig()) == ()
     off = replace(ALL_ON, eliminate_noops=False)
-    assert [one.name for one in enabled(off)] == ["eliminate_dead_code"]
+    names = [one.name for one in PASSES if one.name != "eliminate_noops"]
+    assert [one.name for one in enabled(off)] == names
 
 
 def test_f4_a_plain_function_is_refused() -> None:
@@ -57,10 +58,9 @@ def test_f4_a_plain_function_is_refused() -> None:
 
 def test_reports_say_what_each_pass_did() -> None:
     passed = apply(graph(), PASSES)
-    assert [(r.name, r.matches, r.refused) for r in passed.reports] == [
-        ("eliminate_noops", 1, ()),
-        ("eliminate_dead_code", 1, ()),
-    ]
+    fired = [(r.name, r.matches, r.refused) for r in passed.reports if r.matches]
+    assert fired == [("eliminate_noops", 1, ()), ("eliminate_dead_code", 1, ())]
+    assert [r.name for r in passed.reports] == [one.name for one in PASSES]
     assert [r.version for r in passed.reports] == [one.version for one in PASSES]
 
 
@@ -84,7 +84,8 @@ def test_the_dump_sees_the_graph_after_each_pass() -> None:
     names = [name for name, _ in kept.seen]
     assert names == [one.name for one in PASSES]
     assert ["slice" in code for _, code in kept.seen] == [False] * len(PASSES)
-    assert ["exp" in code for _, code in kept.seen][-2:] == [True, False]
+    gone = ["exp" not in code for _, code in kept.seen]
+    assert gone == [names.index(name) >= names.index("eliminate_dead_code") for name in names]
 
 
 def raises(graph: GraphModule, context: PassContext) -> Outcome:

@@ -18,7 +18,7 @@ from vcc.cache.errors import CompileError
 from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.noops import eliminate_noops
 from vcc.engine.torch_shim.nodes import overload_name
-from vcc.engine.types import Traced
+from vcc.engine.types import Saved, Traced
 
 aten = torch.ops.aten
 Model = Callable[[Any, Tensor], Any]
@@ -61,6 +61,13 @@ REMOVED: dict[str, Model] = {
     "expand to its own shape": lambda m, x: x.expand(x.shape[0], 4).relu(),
     "dropout of nothing": lambda m, x: aten.dropout(x, 0.0, True).relu(),
     "dropout outside training": lambda m, x: aten.dropout(x, 0.5, False).relu(),
+    "cast to its own place": lambda m, x: aten.to.device(x, torch.device("cpu"), x.dtype).relu(),
+    "cast to its own layout": lambda m, x: aten.to.dtype_layout(x, dtype=x.dtype).relu(),
+    "cast like another": lambda m, x: aten.to.other(x, x).relu(),
+    "product with one": lambda m, x: (x * 1.0).relu(),
+    "quotient by one": lambda m, x: (x / 1).relu(),
+    "padding of nothing": lambda m, x: aten.pad(x, [0, 0, 0, 0]).relu(),
+    "detach that marks": lambda m, x: aten.detach_(x * 1.0).relu(),
 }
 
 
@@ -88,6 +95,21 @@ KEPT: dict[str, tuple[Model, str]] = {
     ),
     "expand": (lambda m, x: x[:, None].expand(x.shape[0], 3, 4).relu(), "expand.default"),
     "clone": (lambda m, x: x.clone().relu(), "clone.default"),
+    "cast to a place that must copy": (
+        lambda m, x: aten.to.device(x, torch.device("cpu"), x.dtype, False, True).relu(),
+        "to.device",
+    ),
+    "cast that makes rows dense": (
+        lambda m, x: aten.to.dtype(
+            x[None, None].float(), x.dtype, memory_format=torch.channels_last
+        ),
+        "to.dtype",
+    ),
+    "product with one of another type": (lambda m, x: x.int() * 1.0, "mul.Tensor"),
+    "product with one as a tensor": (lambda m, x: x * torch.ones(1), "mul.Tensor"),
+    "product with two": (lambda m, x: (x * 2).relu(), "mul.Tensor"),
+    "sum with zero, which turns -0.0 into 0.0": (lambda m, x: (x + 0.0).relu(), "add.Tensor"),
+    "padding": (lambda m, x: aten.pad(x, [0, 1]).relu(), "pad.default"),
 }
 
 
@@ -157,6 +179,12 @@ def test_a_write_through_a_later_view_does_not_change_the_result() -> None:
 def test_dead_code_is_the_business_of_another_pass() -> None:
     left = after(lambda m, x: (x.exp(), x.relu())[1])
     assert left == ["exp.default", "relu.default"]
+
+
+def test_copies_that_go_are_counted_as_saved() -> None:
+    graph = traced(lambda m, x: (x * 1.0)[:].relu(), {"x": rows()}, {"x": {0: "T"}})
+    outcome = eliminate_noops(graph.graph, PassContext())
+    assert outcome.saved == Saved(2 * 6 * 4 * 4, 1), "read and written once less; a view is free"
 
 
 def test_matches_are_counted() -> None:

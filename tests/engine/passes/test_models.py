@@ -1,0 +1,112 @@
+"""Supported models on which each pass fires, with equal results and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from support.decoders import SHAPE, spec
+from torch import Tensor, nn
+
+from vcc.engine.config.types import DEFAULT_SPLITTING_OPS, CompilationConfig
+from vcc.engine.models.shapes import InputShape
+from vcc.engine.ops.choice import OpChoice
+from vcc.engine.ops.register import load_ops
+from vcc.engine.passes.apply import PASSES, apply
+from vcc.engine.passes.base import PassContext
+from vcc.engine.passes.prove import Proof, prove
+from vcc.engine.trace.decoder import decoder_trace
+from vcc.engine.trace.module import module_trace
+from vcc.engine.trace.trace import trace
+from vcc.engine.types import Traced
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 64,
+}
+CONTEXT = PassContext(CompilationConfig(splitting_ops=DEFAULT_SPLITTING_OPS))
+
+
+class FirstOutput(nn.Module):
+    """A transformers model as a function of one tensor."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x int32 [B, S] -> hidden states."""
+        found = self.model(input_ids=x.long(), use_cache=False, return_dict=True)
+        return torch.as_tensor(found[0])
+
+
+def of_transformers(name: str, **fields: Any) -> Traced:
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**SIZES, **fields)
+    module = FirstOutput(getattr(transformers, f"{name}Model")(config)).eval()
+    return trace(module_trace(module, (InputShape.parse("x=1-4x8:int32"),), torch.float32))
+
+
+def of_decoder(arch: str) -> Traced:
+    load_ops()
+    return trace(decoder_trace(spec(arch, 3), torch.float32, OpChoice(), SHAPE))
+
+
+MODELS: dict[str, Callable[[], Traced]] = {
+    "built-in llama": lambda: of_decoder("llama"),
+    "transformers' llama": lambda: of_transformers("Llama", num_key_value_heads=2),
+    "transformers' falcon": lambda: of_transformers("Falcon", bos_token_id=1, eos_token_id=1),
+}
+
+FIRES: dict[str, dict[str, tuple[str, ...]]] = {
+    "built-in llama": {
+        "fires": ("eliminate_noops", "coalesce_splits", "donate_buffers"),
+        "saves": ("donate_buffers",),
+    },
+    "transformers' llama": {
+        "fires": ("eliminate_noops", "coalesce_splits", "eliminate_dead_code"),
+        "saves": ("eliminate_noops",),
+    },
+    "transformers' falcon": {
+        "fires": ("eliminate_noops", "coalesce_splits", "eliminate_clones"),
+        "saves": ("eliminate_noops", "eliminate_clones"),
+    },
+}
+
+
+def proofs(graph: Traced, names: Sequence[str]) -> dict[str, Proof]:
+    """Each named pass after those before it."""
+    found = {}
+    for one in PASSES:
+        if one.name in names:
+            found[one.name] = prove(graph, one, CONTEXT)
+        else:
+            apply(graph, [one], CONTEXT)
+    return found
+
+
+@pytest.mark.parametrize("name", FIRES)
+def test_passes_fire_on_supported_models_with_equal_results(name: str) -> None:
+    wanted = FIRES[name]
+    found = proofs(MODELS[name](), wanted["fires"])
+    for pass_name, proof in found.items():
+        assert proof.report.matches > 0, pass_name
+        assert proof.exact, pass_name
+        assert proof.settled, pass_name
+    for pass_name in wanted["saves"]:
+        saved = found[pass_name].report.saved
+        assert saved.bytes > 0, pass_name
+
+
+def test_every_pass_here_fires_somewhere() -> None:
+    """What fires on no model is removed; operators with two forms are in test_in_place.py."""
+    fired = {name for one in FIRES.values() for name in one["fires"]}
+    ours = ("eliminate_noops", "coalesce_splits", "eliminate_clones", "eliminate_dead_code")
+    assert fired == {*ours, "donate_buffers"}
