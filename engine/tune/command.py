@@ -81,11 +81,23 @@ def tune(store: GemmStore, artifact: Loaded, wish: Wish, events: Events) -> Tune
     """
     products = products_of(artifact)
     shapes = products.shapes(wish.rows or default_rows(artifact, products))
+    lacking = _left_out(products, wish.rows)
+    if lacking:
+        events.note(f"{artifact.manifest.title}: {lacking}")
     answer, trouble = _recorded(store, shapes, wish, events)
     measured: tuple[Measured, ...] = ()
     if wish.measure and shapes:
         measured = _measured(store, artifact, products, shapes, wish, events, answer)
-    return Tuned(artifact.manifest.title, answer, trouble, measured)
+    return Tuned(artifact.manifest.title, answer, trouble or lacking, measured)
+
+
+def _left_out(products: Products, rows: Sequence[int]) -> str:
+    """Why there is nothing to do for some of the rows that were asked for, or for any."""
+    most = max(products.gemms.values(), default=0)
+    if not most:
+        return "it has no matrix products of its own"
+    beyond = ", ".join(str(one) for one in rows if one > most)
+    return f"its steps have at most {most} rows: left out are {beyond}" if beyond else ""
 
 
 def default_rows(artifact: Loaded, products: Products) -> tuple[int, ...]:
@@ -127,7 +139,7 @@ def _recorded(
     store: GemmStore, shapes: Sequence[GemmShape], wish: Wish, events: Events
 ) -> tuple[Answer | None, str]:
     if not shapes:
-        return None, "it has no matrix products of its own"
+        return None, ""
     events.stage_started("record", len(shapes))
     try:
         answer = record_apart(Job(store.root, tuple(shapes), wish.ordinal, wish.again))

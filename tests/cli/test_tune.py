@@ -161,6 +161,16 @@ def test_rows_are_numbers(store: Store) -> None:
     assert done.returncode == 2
 
 
+def test_rows_beyond_the_steps_of_an_artifact_are_named(store: Store) -> None:
+    found = tuned(store, "--rows", f"1,{MOST + 1}", "--no-measure")
+    assert found["answer"]["recorded"] == 1
+    assert found["trouble"] == f"its steps have at most {MOST} rows: left out are {MOST + 1}"
+    done = tune(store, "--rows", "9" * 20)
+    assert done.returncode == 0, done.stderr
+    assert f"at most {MOST} rows" in done.stdout
+    assert "no matrix products" not in done.stdout
+
+
 def test_no_gpu_is_exit_three(store: Store) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "vcc.cli.main", "tune", "--cache-dir", str(store.root)],
