@@ -146,7 +146,7 @@ def test_more_variants_than_can_be_meant_are_refused(
 
 
 def test_only_modules_are_compiled() -> None:
-    with pytest.raises(UsageError, match="no nn.Module") as error:
+    with pytest.raises(UsageError, match=r"no nn\.Module") as error:
         vcc.compile(len)  # type: ignore[arg-type]
     assert "cache_compiled" in error.value.hint
 
