@@ -25,6 +25,7 @@ from vcc.engine.tune.index import (
 )
 
 GEMM = "gemm"
+HINT = "vcc tune records it anew"
 _log = logging.getLogger(__name__)
 
 Source = tuple[Products, int]
@@ -110,11 +111,12 @@ class Reader:
         trouble: the first thing that was wrong; empty while nothing is.
     """
 
-    __slots__ = ("_open", "_recordings", "_stack", "trouble")
+    __slots__ = ("_open", "_recordings", "_stack", "_told", "trouble")
 
     def __init__(self, recordings: Recordings, stack: ExitStack) -> None:
         self._recordings, self._stack, self.trouble = recordings, stack, ""
         self._open: dict[int, Recording | None] = {}
+        self._told: set[str] = set()
 
     def recording(self, source: Source) -> Recording | None:
         """The recording of a source; None where its bundle is gone or damaged.
@@ -132,12 +134,15 @@ class Reader:
 
     @contextmanager
     def blaming(self) -> Iterator[None]:
-        """What is damaged or gone inside ends the block with a warning."""
+        """What is damaged or gone inside ends the block with a warning, the same one once."""
         try:
             yield
         except (IntegrityError, MissingArtifact) as error:
-            _log.warning("a recording of matrix products is not used: %s", error)
-            self.trouble = self.trouble or str(error)
+            why = str(error)
+            if why not in self._told:
+                _log.warning("a recording of matrix products is not used: %s; %s", why, HINT)
+            self._told.add(why)
+            self.trouble = self.trouble or why
 
 
 class Recording:

@@ -95,13 +95,20 @@ class GemmStore:
             return tuple(entry for entry in made if entry is not None)
 
     def known(self, gpu: Gpu, cublaslt: int | None = None) -> frozenset[GemmShape]:
-        """The products that are stored, of one version of cuBLASLt or of any."""
-        return frozenset(
-            GemmShape(*row[:5])
-            for index in self.recordings(gpu).products
-            if cublaslt in (None, index.cublaslt)
-            for row in index.products
-        )
+        """The products that are stored whole, of one version of cuBLASLt or of any.
+
+        All of them are read: what is damaged or gone counts as not recorded.
+        """
+        found = self.recordings(gpu)
+        with ExitStack() as stack:
+            reader = Reader(found, stack)
+            return frozenset(
+                GemmShape(*product)
+                for product, sources in found.sources().items()
+                if _entry(
+                    reader, product, [s for s in sources if cublaslt in (None, s[0].cublaslt)]
+                )
+            )
 
     def self_tests(self, gpu: Gpu) -> Mapping[int, SelfTest]:
         """The latest result of the self-test by version of cuBLASLt."""

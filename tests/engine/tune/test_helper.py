@@ -98,6 +98,16 @@ def test_what_is_stored_is_not_recorded_again(tmp_path: Path) -> None:
     assert answered(tmp_path / "store", again=True).recorded == 2
 
 
+def test_what_is_damaged_is_recorded_again(tmp_path: Path) -> None:
+    answer = answered(tmp_path / "store")
+    files = [one for one in (tmp_path / "store" / "v1" / "cas").rglob("*") if one.is_file()]
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+    again = answered(tmp_path / "store")
+    assert (again.recorded, again.kept) == (2, 0)
+    assert len(GemmStore(tmp_path / "store").entries(answer.gpu)) == 2
+
+
 def test_another_version_of_the_library_is_recorded_anew(tmp_path: Path) -> None:
     answered(tmp_path / "store")
     answer = answered(tmp_path / "store", lt_version="130200")

@@ -90,6 +90,23 @@ def test_a_product_with_a_damaged_part_is_not_used(store: GemmStore, which: byte
     file = bundle(store, b"tables", b"cubin")
     file.write_bytes(file.read_bytes().replace(which, which.upper()))
     assert [one.shape for one in store.entries(H200)] == [OTHER]
+    assert store.known(H200) == {OTHER}
+
+
+def test_damage_is_told_once_and_mended_by_a_recording_of_the_same_bytes(
+    store: GemmStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = [entry(ONE, b"first"), entry(OTHER, b"second")]
+    store.publish_products(H200, 130100, both, PASSED)
+    file = bundle(store, b"firstsecond", b"code")
+    file.write_bytes(file.read_bytes().replace(b"code", b"CODE"))
+    assert store.entries(H200) == ()
+    assert caplog.text.count("is not used") == 1
+    assert "vcc tune" in caplog.text
+    assert store.known(H200, 130100) == frozenset()
+    store.publish_products(H200, 130100, both, PASSED)
+    assert store.entries(H200) == tuple(both)
+    assert store.known(H200, 130100) == {ONE, OTHER}
 
 
 def test_an_earlier_recording_stands_in_for_a_damaged_one(store: GemmStore) -> None:
