@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import DeviceError, UsageError
 
 from . import native
 from .config.environment import read_environment
@@ -44,6 +44,8 @@ _ABI = native.functions(
     }
 )
 _SEPARATOR = "\x1f"
+TAGS = ("weights", "kv_cache", "workspace", "scratch", "buffers", "io", "default")
+"""Tags with a rule of their own; any other is the user's."""
 
 
 class MemoryShortage(DeviceError, RuntimeError):
@@ -195,10 +197,11 @@ class Arena:
             tags: which; None for all.
 
         Raises:
+            UsageError: no such tag, or none at all; so do `wake` and `discard`.
             MemoryShortage: nothing has changed.
         """
         with _as_shortage():
-            _ABI.vcc_arena_sleep(self.handle, level, _joined(tags))
+            _ABI.vcc_arena_sleep(self.handle, level, self._chosen(tags))
 
     def wake(self, tags: Iterable[str] | None = None) -> None:
         """Give memory and kept contents back, at the same addresses.
@@ -210,7 +213,7 @@ class Arena:
             MemoryShortage: everything sleeps as before; free memory and try again.
         """
         with _as_shortage():
-            _ABI.vcc_arena_wake(self.handle, _joined(tags))
+            _ABI.vcc_arena_wake(self.handle, self._chosen(tags))
 
     def discard(self, tags: Iterable[str]) -> None:
         """Take away the memory of tags and forget their contents, also of those that sleep.
@@ -222,7 +225,7 @@ class Arena:
             MemoryShortage: nothing has changed.
         """
         with _as_shortage():
-            _ABI.vcc_arena_discard(self.handle, _SEPARATOR.join(tags))
+            _ABI.vcc_arena_discard(self.handle, self._chosen(tags))
 
     def mark_filled(self, tag: str) -> None:
         """Say that a tag's contents were written again after they had been dropped."""
@@ -260,6 +263,18 @@ class Arena:
             self._pools[tag] = mem_pool(_library(), "vcc_torch_malloc", "vcc_torch_free")
         return self._pools[tag]
 
+    def _chosen(self, tags: Iterable[str] | None) -> str:
+        """Names for the C ABI, to which none mean all: an empty choice must not get there."""
+        if tags is None:
+            return ""
+        names = [tags] if isinstance(tags, str) else list(tags)
+        known = {*TAGS, *self.stats.tags}
+        wrong = ", ".join(f'"{name}"' for name in names if name not in known)
+        if wrong or not names:
+            why = f"nothing was allocated as {wrong}" if wrong else "no tag was named"
+            raise UsageError("cannot choose tags", why, f"known: {', '.join(sorted(known))}")
+        return _SEPARATOR.join(names)
+
     def _torch_context(self, name: str) -> Any:
         if "torch" not in sys.modules:
             return nullcontext()
@@ -275,10 +290,6 @@ def _library() -> Path:
     if path is None:
         raise DeviceError("cannot use the memory arena", "vcc was built without a C++ compiler")
     return path
-
-
-def _joined(tags: Iterable[str] | None) -> str:
-    return "" if tags is None else _SEPARATOR.join(tags)
 
 
 @contextmanager

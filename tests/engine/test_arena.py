@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.fake_cuda import Fake
@@ -72,6 +73,28 @@ def test_discard_trim_and_free(arena: Arena) -> None:
     assert arena.trim() >= 3 * MIB
     with pytest.raises(UsageError):
         arena.free(address)
+
+
+@pytest.mark.parametrize("call", [Arena.discard, Arena.wake, lambda one, tags: one.sleep(2, tags)])
+@pytest.mark.parametrize("tags", [[], ["weightz"], ["weights", "mine"], "weight", ""])
+def test_no_tag_and_one_that_nothing_has_are_refused_and_change_nothing(
+    arena: Arena, call: Any, tags: Any
+) -> None:
+    arena.allocate(MIB, "weights")
+    before = arena.stats
+    with pytest.raises(UsageError) as told:
+        call(arena, tags)
+    assert "weights" in told.value.hint
+    assert arena.stats == before
+
+
+def test_one_name_is_one_tag(arena: Arena) -> None:
+    arena.allocate(MIB, "mine")
+    arena.sleep(1, "mine")
+    arena.sleep(1, ["kv_cache"])  # a known tag that has nothing yet
+    assert arena.stats.tags["mine"].asleep
+    arena.wake("mine")
+    assert not arena.stats.tags["mine"].asleep
 
 
 def test_tags_nest_and_belong_to_the_thread(arena: Arena) -> None:
