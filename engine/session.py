@@ -176,7 +176,8 @@ def _refused(
 
     hint = how_to_build(session.settled, session.store.root, found.refused)
     if damage is not None:
-        damage.hint = damage.hint or hint
+        if not damage.hint or damage.hint.endswith("vcc compile"):  # who found it knows no model
+            damage.hint = hint
         return damage
     return MissingArtifact(f"no artifact for {session.settled.request.source.name}", why, hint)
 

@@ -73,7 +73,11 @@ def run_goldens(loaded: Loaded) -> Ran:
     if wrong:
         first = wrong[0]
         count = f"{len(wrong)} of {len(names)} goldens do not hold; {first.why}"
-        raise OutOfGolden(first.what, count, first.hint)
+        from vcc.engine.runtime.rebuild import rebuild_command  # for a refusal only
+
+        target = loaded.manifest.host_rules.get("arch", "cpu")
+        again = f"rebuild it: {rebuild_command(loaded.manifest, target)}"
+        raise OutOfGolden(first.what, count, again)
     return Ran(device, tuple(names), _without(loaded, names))
 
 

@@ -84,6 +84,19 @@ def test_a_damaged_artifact_makes_way_for_an_older_one(session, engine, monkeypa
     assert engine.builds == []
 
 
+def test_damage_found_by_who_knows_no_model_names_the_model(session, engine, monkeypatch):
+    one = session(require_warm=True)
+    one.store.publish(manifest_of(one.settled.request), BLOBS)
+
+    def failing(loaded, *rest, **more):
+        raise IntegrityError("golden differs", "", "rebuild it: vcc compile")
+
+    monkeypatch.setattr(sys.modules["vcc.engine.runtime.boot"], "boot", failing)
+    with pytest.raises(IntegrityError, match="golden differs") as error:
+        open_session(one)
+    assert "vcc compile demo" in error.value.hint
+
+
 def test_an_artifact_for_another_host_is_passed_over_with_the_reason(session, engine):
     one = session(require_warm=True)
     manifest = manifest_of(one.settled.request)

@@ -71,6 +71,7 @@ def test_all_differences_are_counted_and_the_first_is_named() -> None:
         run_goldens(artifact(goldens))
     assert caught.value.exit == 1
     assert "2 of 3 goldens do not hold; output 0: error 1" in caught.value.why
+    assert caught.value.hint.startswith("rebuild it: vcc compile toy --target sm_90")
 
 
 @pytest.mark.usefixtures("double")
