@@ -1,0 +1,79 @@
+"""Prompts that come while others are answered get the answers that they get alone."""
+
+from __future__ import annotations
+
+import pytest
+from support.fake_runner import FakeRunner, limits
+
+from vcc.cache.errors import UsageError
+from vcc.engine.models.source import open_source
+from vcc.engine.runtime.defaults import Overrides
+from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.sample import SamplingParams
+from vcc.engine.runtime.scheduler import Request
+from vcc.engine.serving import Serving
+
+SHORT = Overrides(max_new_tokens=5, ignore_eos=True)
+
+
+def serving(**changes: int) -> Serving:
+    return Serving(FakeRunner(limits(vocab=2048, **changes)), open_source("demo"))
+
+
+def drained(one: Serving, found: dict[int, list[int]] | None = None) -> dict[int, list[int]]:
+    """All tokens by number, after those that were found already."""
+    found = {} if found is None else found
+    while one.busy:
+        for part in one.step():
+            found.setdefault(part.number, []).append(part.token)
+            assert part.answer is None or list(part.answer.token_ids) == found[part.number]
+    return found
+
+
+def alone(index: int, prompt: list[int], params: SamplingParams) -> list[int]:
+    request = Request(index, tuple(prompt), params, 5)
+    events = generate(FakeRunner(limits(vocab=2048)), [request])
+    return [event.token for event in events]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_prompts_may_come_between_any_two_steps(temperature: float) -> None:
+    prompts = [[7, 8, 9], [100] * 20, [5], [6, 6], [1, 2, 3, 4]]
+    said = Overrides(max_new_tokens=5, ignore_eos=True, temperature=temperature, seed=3)
+    one, found = serving(), {}
+    for number, prompt in enumerate(prompts):
+        assert one.submit(prompt, said) == number
+        for part in one.step():
+            found.setdefault(part.number, []).append(part.token)
+    drained(one, found)
+    params = SamplingParams(temperature, seed=3)
+    assert found == {n: alone(n, prompt, params) for n, prompt in enumerate(prompts)}
+
+
+def test_the_parts_of_a_text_are_its_whole() -> None:
+    one = serving()
+    one.submit("It is a truth", SHORT)
+    parts = [part for _ in range(5) for part in one.step()]
+    assert "".join(part.text for part in parts) == parts[-1].answer.text
+    assert parts[-1].answer.prompt == "It is a truth"
+    assert not one.busy
+    assert one.step() == ()
+
+
+@pytest.mark.parametrize("prompt", ["", [], [5000], [1] * 64])
+def test_a_prompt_that_cannot_be_answered_leaves_the_others_alone(prompt: object) -> None:
+    one = serving()
+    first = one.submit([1, 2], SHORT)
+    with pytest.raises(UsageError):
+        one.submit(prompt, SHORT)
+    assert len(drained(one)[first]) == 5
+
+
+def test_a_number_is_of_one_prompt_at_a_time() -> None:
+    one = serving()
+    one.submit([1], SHORT, number=4)
+    with pytest.raises(UsageError, match="number is in use"):
+        one.submit([2], SHORT, number=4)
+    assert one.submit([2], SHORT) == 5
+    drained(one)
+    assert one.submit([1], SHORT, number=4) == 4
