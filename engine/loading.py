@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from vcc.engine.serving import Serving
 
 
+GOLDEN = ("off", "one", "all")
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A booted decoder; one step at a time, from any thread.
@@ -158,6 +161,8 @@ def load(
         "max_num_batched_tokens": max_num_batched_tokens,
         "block_size": block_size,
     }
+    if golden not in GOLDEN:
+        raise UsageError(f'unknown golden "{golden}"', "", f"known: {', '.join(GOLDEN)}")
     config = as_config(compilation)
     source = open_source(model, revision=revision, weights=weights)
     _check_decoder(source)
