@@ -9,13 +9,13 @@ from importlib import metadata
 from pathlib import Path
 
 from vcc.cache.errors import VccError
-from vcc.cache.probe import Probed, probe
 from vcc.cache.settings import read_settings
 from vcc.cache.store import Store
 from vcc.cache.trust.overview import Overview, overview
 from vcc.cache.trust.place import TrustPlace
 from vcc.cache.trust.policy import PROD, SIGNED
 from vcc.engine.findings import Finding
+from vcc.engine.probe import Probed, probe
 
 CLOCK_S = 5.0
 """Seconds of difference that nobody needs to hear of."""

@@ -12,7 +12,9 @@ import pytest
 
 import vcc.cache
 
-FILES = sorted(Path(vcc.cache.__path__[0]).resolve().glob("*.py"))
+ROOT = Path(vcc.cache.__path__[0]).resolve()
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 FORBIDDEN = {
     "ctypes", "dill", "imp", "marshal", "pickle", "runpy", "shelve", "subprocess", "tarfile",
     "torch", "zipfile",
@@ -37,7 +39,7 @@ def called(tree: ast.AST) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_no_file_imports_or_calls_what_turns_data_into_code(path):
     tree = ast.parse(path.read_text())
     assert not imported(tree) & FORBIDDEN
@@ -46,14 +48,14 @@ def test_no_file_imports_or_calls_what_turns_data_into_code(path):
     assert not {call for call in calls if call.startswith("os.") and call[3:] in CALLS}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_the_environment_is_read_in_one_place(path):
     reads = {"environ", "getenv", "environb"} & {
         node.attr
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
     }
-    assert bool(reads) == (path.name == "settings.py")
+    assert bool(reads) == (path == ROOT / "settings.py")
 
 
 def test_a_look_up_in_a_fresh_process_imports_little(tmp_path):

@@ -9,13 +9,13 @@ import pytest
 from support.stores import BLOBS, manifest_of
 from support.trusting import RULES
 
-from vcc.cache.probe import Probed
 from vcc.cache.store import Store
 from vcc.cache.trust.keyring import TrustedKey, add_key
 from vcc.cache.trust.place import TrustPlace
 from vcc.engine import doctor_store
 from vcc.engine.doctor_store import store_findings
 from vcc.engine.findings import Finding
+from vcc.engine.probe import Probed
 
 GOOD = Probed("ext4", 10**9, "", True, 0.0)
 

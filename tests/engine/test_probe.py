@@ -10,8 +10,8 @@ import subprocess
 
 import pytest
 
-from vcc.cache import probe as module
-from vcc.cache.probe import kind_of, probe
+from vcc.engine import probe as module
+from vcc.engine.probe import kind_of, probe
 
 
 def test_a_local_disk_can_do_everything(tmp_path):
@@ -102,7 +102,7 @@ def test_a_real_tmpfs_is_told_by_name(tmp_path):
     import sys
 
     code = (
-        "import sys; from pathlib import Path; from vcc.cache.probe import probe\n"
+        "import sys; from pathlib import Path; from vcc.engine.probe import probe\n"
         "print(probe(Path(sys.argv[1])))\n"
     )
     shell = 'mount -t tmpfs none "$2" && exec "$0" -c "$1" "$2"'
