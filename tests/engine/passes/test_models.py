@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from support.decoders import SHAPE, spec
 from torch import Tensor, nn
+from torch.fx import Interpreter
 
 from vcc.engine.config.types import DEFAULT_SPLITTING_OPS, CompilationConfig
 from vcc.engine.models.shapes import InputShape
@@ -16,7 +18,8 @@ from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.passes.apply import PASSES, apply
 from vcc.engine.passes.base import PassContext
-from vcc.engine.passes.prove import Proof, prove
+from vcc.engine.passes.prove import ALLOWED, Proof, draw, prove
+from vcc.engine.torch_shim.fake_calls import symbols_of
 from vcc.engine.trace.decoder import decoder_trace
 from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import trace
@@ -110,3 +113,29 @@ def test_every_pass_here_fires_somewhere() -> None:
     fired = {name for one in FIRES.values() for name in one["fires"]}
     ours = ("eliminate_noops", "coalesce_splits", "eliminate_clones", "eliminate_dead_code")
     assert fired == {*ours, "donate_buffers"}
+
+
+def fresh(graph: Traced) -> Traced:
+    return Traced(copy.deepcopy(graph.graph), graph.placeholders, graph.ranges, graph.constants)
+
+
+def test_each_pass_alone_and_all_together_give_equal_results() -> None:
+    """On a decoder with every size of a step that is drawn; caches are compared too."""
+    traced = of_decoder("qwen3")
+    for one in PASSES:
+        alone = prove(fresh(traced), one, CONTEXT)
+        assert alone.equal, one.name
+    together = fresh(traced)
+    apply(together, PASSES, CONTEXT)
+    sizes = dict.fromkeys(_symbols(traced), 8)
+    given = draw(traced, sizes)
+    got, want = (
+        Interpreter(graph.graph).run(*(one.clone() for one in given))[0]
+        for graph in (together, traced)
+    )
+    assert float((got - want).abs().max()) <= ALLOWED * float(want.abs().max())
+
+
+def _symbols(traced: Traced) -> list[Any]:
+    values = [n.meta["val"] for n in traced.graph.graph.nodes if n.op == "placeholder"]
+    return list(symbols_of(values))
