@@ -15,6 +15,7 @@ from torch import nn
 from vcc.cache.errors import CompileError
 from vcc.engine.library.arguments import Variant
 from vcc.engine.library.outputs import flattened
+from vcc.engine.torch_shim.module_parts import writes_to
 
 _PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
 
@@ -98,7 +99,7 @@ def _computed_buffers(module: nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _versions(tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
-    return {name: 0 if one.is_inference() else one._version for name, one in tensors.items()}
+    return {name: writes_to(one) for name, one in tensors.items()}
 
 
 def _not_kept(name: str) -> CompileError:

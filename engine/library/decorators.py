@@ -74,7 +74,8 @@ class Slot:
 
 
 @overload
-def support_torch_compile(cls: Class, /) -> Class: ...
+def support_torch_compile(cls: Class, /) -> Class:
+    """The class itself, decorated."""
 
 
 @overload
@@ -92,7 +93,8 @@ def support_torch_compile(
     copy: bool = True,
     monitor: Ledger | None = None,
     counters: Counters | None = None,
-) -> Callable[[Class], Class]: ...
+) -> Callable[[Class], Class]:
+    """A decorator with these options."""
 
 
 def support_torch_compile(
@@ -162,7 +164,8 @@ def ignore_torch_compile(cls: Class) -> Class:
 
 
 @overload
-def cache_compiled(function: Callable[P, R], /) -> Compiled[P, R]: ...
+def cache_compiled(function: Callable[P, R], /) -> Compiled[P, R]:
+    """The function, compiled."""
 
 
 @overload
@@ -179,7 +182,8 @@ def cache_compiled(
     copy: bool = True,
     monitor: Ledger | None = None,
     counters: Counters | None = None,
-) -> Callable[[Callable[P, R]], Compiled[P, R]]: ...
+) -> Callable[[Callable[P, R]], Compiled[P, R]]:
+    """A decorator with these options."""
 
 
 def cache_compiled(

@@ -16,8 +16,8 @@ from vcc.cache.digest import Digest
 from vcc.engine.library.describe import Describer
 from vcc.engine.library.sources import sources_of_modules
 from vcc.engine.library.watch import SLOT
+from vcc.engine.torch_shim.module_parts import HIDDEN, own_buffers, own_parameters
 
-_HIDDEN = frozenset({"_parameters", "_buffers", "_modules", "training", SLOT})
 _ODD = re.compile(r"[^A-Za-z0-9_.]")
 
 
@@ -66,14 +66,13 @@ def _lines(module: nn.Module, path: str, describer: Describer) -> list[str]:
     """The description of one module without its submodules' own."""
     where = path or "the module"
     lines = [f"class {describer.module_class(type(module), where)}"]
-    for name, weight in module._parameters.items():
+    for name, weight in own_parameters(module).items():
         lines.append(f"parameter {name} {_geometry(weight)}")
-    for name, data in module._buffers.items():
-        kept = name not in module._non_persistent_buffers_set
+    for name, data, kept in own_buffers(module):
         text = _geometry(data) if kept or data is None else describer.value(data, f"{where}.{name}")
         lines.append(f"buffer {name} {kept} {text}")
     for name, value in vars(module).items():
-        if name not in _HIDDEN:
+        if name not in HIDDEN and name != SLOT:
             lines.append(f"attribute {name} {describer.value(value, f'{where}.{name}')}")
     return lines
 

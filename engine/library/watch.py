@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from vcc.engine.torch_shim.module_parts import own_buffers, own_children, own_parameters, writes_to
+
 SLOT = "_vcc_slot"
 """Where a decorated module keeps its compiled form."""
 
@@ -29,17 +31,11 @@ def _parts(module: nn.Module) -> Iterator[object]:
             yield id(value)
         if name.endswith("_hooks") and value:
             yield tuple(map(id, value.values()))
-    yield tuple(map(id, module._modules.values()))
-    for weight in module._parameters.values():
-        yield None if weight is None else weight.data_ptr()
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            constant = name in module._non_persistent_buffers_set
-            yield (buffer.data_ptr(), _version(buffer) if constant else 0)
-    for value in vars(module).values():
         if isinstance(value, torch.Tensor):
-            yield _version(value)
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+            yield writes_to(value)
+    yield tuple(map(id, own_children(module)))
+    for weight in own_parameters(module).values():
+        yield None if weight is None else weight.data_ptr()
+    for _, buffer, kept in own_buffers(module):
+        if buffer is not None:
+            yield (buffer.data_ptr(), 0 if kept else writes_to(buffer))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import linecache
 import sysconfig
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-
-import torch
 
 from vcc.cache.errors import CompileError
 from vcc.engine.torch_shim.fake import operator_without_fake
@@ -18,6 +17,7 @@ TRAILER = "\n\nThe error above occurred"
 
 _ENGINE = Path(__file__).resolve().parents[1]
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
+_TORCH = Path(getattr(find_spec("torch"), "origin", None) or "torch").parent
 _ADVICE = ("For more", "For extended logs", "For C++ stack", "If you suspect the guard")
 _HINT = "remove the data-dependent branch it names, or run eagerly with --compile none"
 
@@ -59,5 +59,5 @@ def _of_model(frame: FrameType) -> bool:
     """Code of neither torch, this package nor Python itself."""
     file = Path(frame.f_code.co_filename)
     python = _LIBRARY in file.parents and "site-packages" not in file.parts
-    others = any(place in file.parents for place in (Path(torch.__file__).parent, _ENGINE))
+    others = any(place in file.parents for place in (_TORCH, _ENGINE))
     return file.is_file() and not python and not others
