@@ -120,6 +120,7 @@ class Shelf:
                 publishing.sync_down(store, self.place)
                 publishing.add_file(store, own, shelf, name, text, lambda: _read(shelf, name))
                 shelf.sync()
+            publishing.put_back(store, own, parts)
         return name
 
     def _index(

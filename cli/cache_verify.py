@@ -52,13 +52,14 @@ def repair_command(cache_dir: options.CacheDir = None, json: options.Json = Fals
         moved = {
             "aside": ["/".join(at) for at in done.aside],
             "failed": ["/".join(at) for at in done.failed],
+            "busy": list(done.busy),
             "temporary": len(done.swept.gone),
         }
         out_json({"root": str(root), **_checked_dict(done.checked), **moved})
     else:
         _tell(root, done.checked, "")
         _tell_repaired(done)
-    return Exit.INTEGRITY if done.failed else Exit.OK
+    return Exit.INTEGRITY if done.failed or done.busy else Exit.OK
 
 
 T = TypeVar("T")
@@ -96,6 +97,9 @@ def _tell(root: Path, checked: Checked, hint: str) -> None:
 def _tell_repaired(done: Repaired) -> None:
     for at in done.failed:
         note(f"{'/'.join(at)} could not be moved")
+    if done.busy:
+        note(f"what is missing may come back: {', '.join(done.busy)} is at work in tmp/")
+        note("vcc cache repair looks again when that is done")
     out(f"{len(done.aside)} files set aside, {len(done.swept.gone)} temporary folders removed")
 
 

@@ -46,6 +46,7 @@ class Finding:
         reason: what is wrong with it.
         artifacts: ids of the artifacts that cannot be used for it.
         aside: what repair moves to quarantine: the bad file, and what leads to it.
+        lacks: the place of a file that is not there; empty where a file is bad.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Finding:
     reason: str
     artifacts: tuple[str, ...] = ()
     aside: tuple[Place, ...] = ()
+    lacks: Place = ()
 
 
 @dataclass(slots=True)
@@ -117,9 +119,10 @@ class _Check:
     def _count(self, **counts: int) -> None:
         self.checked.counts |= counts
 
-    def _add(self, kind: str, at: Place, reason: object, *entries: Entry) -> None:
+    def _add(self, kind: str, at: Place, reason: object, *entries: Entry, why: object = "") -> None:
         refs = tuple(_ref(entry) for entry in entries)
-        finding = Finding(kind, at, str(reason), _ids(entries), (at, *refs))
+        lacks = at if isinstance(why or reason, MissingArtifact) else ()
+        finding = Finding(kind, at, str(reason), _ids(entries), (at, *refs), lacks)
         self.checked.findings.append(finding)
 
     def _entries(self) -> Iterator[Entry]:
@@ -176,7 +179,7 @@ class _Check:
             self._settled(entry, lambda: read_blob(self.store, ref.digest, ref.size))
         except (VccError, WrongSize) as error:
             if self._still(entry):
-                self._add("blob", place(ref.digest), f"{name}: {error}", entry)
+                self._add("blob", place(ref.digest), f"{name}: {error}", entry, why=error)
 
     def _settled(self, entry: Entry, read: Callable[[], T]) -> T:
         """Read; what is missing gets time to come back while others are at work."""
@@ -205,8 +208,8 @@ class _Check:
     def _index(self, index: Place, content: Content) -> None:
         from vcc.cache.care.shelves import index_faults
 
-        for reason, at in index_faults(self.store, index, content):
-            self.checked.findings.append(Finding("index", at, reason, (), (index,)))
+        for reason, at, lacks in index_faults(self.store, index, content):
+            self.checked.findings.append(Finding("index", at, reason, (), (index,), lacks))
 
     def _others(self) -> None:
         signatures, marks = bad_signatures(self.store, self.checked.notes), bad_marks(self.store)

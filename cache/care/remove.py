@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcc.cache import roots
-from vcc.cache.blob import place
+from vcc.cache.blob import has_blob, place, read_blob
+from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, Garbage, Scene
 from vcc.cache.care.items import Item
@@ -20,7 +21,9 @@ from vcc.cache.care.marks import AtWork, Marks
 from vcc.cache.care.place import existing
 from vcc.cache.care.sweep import Swept, sweep
 from vcc.cache.digest import Digest
+from vcc.cache.errors import IntegrityError, MissingArtifact
 from vcc.cache.folder import Folder
+from vcc.cache.manifest import Manifest
 from vcc.cache.publish import own_folder
 from vcc.cache.refs import REFS
 from vcc.cache.trouble import Unsafe, storage
@@ -105,7 +108,7 @@ def _refs_gone(scene: Scene, going: list[Item], force: bool, done: Removed) -> l
         allowed = _allowed(scene, moved, force, done)
         for item in moved:
             if item not in allowed:
-                _put_back(scene.store, own, item)
+                _put_back(scene, own, item)
         for base in {item.base for item in allowed}:  # for good before any blob goes
             with suppress(FileNotFoundError), scene.store.below(REFS, base) as folder:
                 folder.sync()
@@ -124,10 +127,25 @@ def _moved(store: Folder, own: Folder, item: Item, done: Removed) -> bool:
     return True
 
 
-def _put_back(store: Folder, own: Folder, item: Item) -> None:
-    with store.below(REFS, item.base, create=True) as folder, suppress(FileNotFoundError):
-        os.rename(item.artifact, item.artifact, src_dir_fd=own.fd, dst_dir_fd=folder.fd)
+def _put_back(scene: Scene, own: Folder, item: Item) -> None:
+    """Give a ref its place again, unless another process took its content while it was away."""
+    ref = item.artifact
+    with scene.store.below(REFS, item.base, create=True) as folder, suppress(FileNotFoundError):
+        os.rename(ref, ref, src_dir_fd=own.fd, dst_dir_fd=folder.fd)
+        if _lacks(scene.store, Digest(ref)):
+            os.unlink(ref, dir_fd=folder.fd)
         folder.sync()
+
+
+def _lacks(store: Folder, artifact: Digest) -> bool:
+    """Whether something of an artifact is not there; what cannot be told is for a check."""
+    try:
+        manifest = Manifest.decode(read_blob(store, artifact, None, MAX_BYTES))
+    except MissingArtifact:
+        return True
+    except IntegrityError:
+        return False
+    return not all(has_blob(store, one.digest) for one in manifest.blobs.values())
 
 
 def _files(

@@ -6,15 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vcc.cache.blob import has_blob
+from vcc.cache.care.calm import calm
 from vcc.cache.care.check import Checked, Finding, Place, check
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import Scene, temporary
 from vcc.cache.care.marks import Marks
 from vcc.cache.care.place import existing
 from vcc.cache.care.sweep import Swept, sweep
+from vcc.cache.digest import Digest
 from vcc.cache.errors import StorageError
 from vcc.cache.folder import Folder
 from vcc.cache.quarantine import set_aside
+from vcc.cache.refs import REFS
 from vcc.cache.trouble import storage
 
 
@@ -26,12 +30,15 @@ class Repaired:
         checked: what was wrong before.
         aside: what lies in quarantine now, by its place below `v1`.
         failed: what could not be moved.
+        busy: folders of those at work that could not be waited for: files that are missing may
+            be in their hands, so what leads to these was left alone.
         swept: temporary folders that went.
     """
 
     checked: Checked
     aside: list[Place] = field(default_factory=list)
     failed: list[Place] = field(default_factory=list)
+    busy: tuple[str, ...] = ()
     swept: Swept = field(default_factory=Swept)
 
 
@@ -48,11 +55,12 @@ def repair(root: Path) -> Repaired:
     with storage("repair the store at", str(root)), existing(root) as store:
         if store is None:
             return done
-        for at in _places(done.checked.findings):
-            _set_aside(store, at, done)
         now = now_of(store)
         scene = Scene(store, Marks(store, now), now)
-        sweep(scene, temporary(scene), done.swept)
+        sweep(scene, temporary(scene), done.swept)  # who is gone is not waited for
+        found = done.checked.findings
+        _all_aside(store, [one for one in found if not one.lacks], done)
+        _lacking_aside(store, [one for one in found if one.lacks], done)
     if done.failed and not done.aside:
         raise StorageError(
             f"the store at {root} cannot be repaired",
@@ -62,10 +70,23 @@ def repair(root: Path) -> Repaired:
     return done
 
 
-def _places(findings: list[Finding]) -> list[Place]:
-    """Refs come first: nothing is to lead to a file that is gone."""
+def _lacking_aside(store: Folder, findings: list[Finding], done: Repaired) -> None:
+    """Set aside what leads to files that are lost, not to those in the hands of others."""
+    if not findings:
+        return
+    with calm(store) as done.busy:
+        for one in findings:
+            if has_blob(store, Digest(one.lacks[-1])):
+                done.checked.findings.remove(one)
+            elif not done.busy:
+                _all_aside(store, [one], done)
+
+
+def _all_aside(store: Folder, findings: list[Finding], done: Repaired) -> None:
+    """Refs go first: nothing is to lead to a file that is gone."""
     places = dict.fromkeys(at for finding in findings for at in finding.aside)
-    return sorted(places, key=lambda at: at[0] != "refs")
+    for at in sorted(places, key=lambda at: at[0] != REFS):
+        _set_aside(store, at, done)
 
 
 def _set_aside(store: Folder, at: Place, done: Repaired) -> None:

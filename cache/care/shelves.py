@@ -18,8 +18,8 @@ BLOBS: Mapping[object, tuple[str, ...]] = {1: ("tables", "cubins"), 2: ("bundle"
 
 def index_faults(
     store: Folder, index: tuple[str, ...], content: Content
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is wrong with an index: (reason, place of what is wrong).
+) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """What is wrong with an index: (reason, place of what is wrong, place of a missing blob).
 
     Args:
         store: the open `v1` folder.
@@ -36,14 +36,15 @@ def index_faults(
     except FileNotFoundError:
         return
     except (OSError, IntegrityError, WrongSize) as error:
-        yield str(error), index
+        yield str(error), index, ()
         return
     for digest in sorted(_named(value)):
         if digest not in content.good and digest not in content.bad:
             if not has_blob(store, Digest(digest)):
-                yield f"blob {digest[:12]} is not in the store", index
+                lacks = place(Digest(digest))
+                yield f"blob {digest[:12]} is not in the store", index, lacks
         elif digest in content.bad:
-            yield f"blob {digest[:12]} is damaged", place(Digest(digest))
+            yield f"blob {digest[:12]} is damaged", place(Digest(digest)), ()
 
 
 def _named(index: object) -> set[str]:

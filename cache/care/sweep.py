@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcc.cache.canonical import MAX_BYTES
+from vcc.cache.care.calm import calm_wanted
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, EMPTY, HOUR, KINDS, ORPHANS, Garbage, Scene
 from vcc.cache.care.marks import AtWork, Marks
@@ -115,6 +116,9 @@ def _sweep_batch(scene: Scene, batch: list[Garbage], done: Swept) -> None:
     if not batch:
         return
     with own_folder(scene.store) as own:
+        if any(one.kind == BLOBS for one in batch) and calm_wanted(scene.store):
+            done.notes.append(f"{BLOBS} stay: another process repairs the store")
+            return
         moved = {}
         for number, one in enumerate(batch):
             try:

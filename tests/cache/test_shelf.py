@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vcc.cache import publish as publishing
 from vcc.cache.blob import Damaged
 from vcc.cache.canonical import FormatError
 from vcc.cache.digest import Digest
@@ -117,3 +118,21 @@ def test_an_index_of_another_account_in_a_shared_store_is_passed_over(
     assert (place(one) / name).exists()
     assert one.publish({"n": 1}, {}) == name
     assert [dict(index) for index in one.indexes()] == [{"n": 1}]
+
+
+def test_blobs_that_a_collection_took_before_the_index_was_there_are_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, real = Shelf(tmp_path, ("gemm", "a" * 64)), publishing.add_file
+
+    def taken_first(store, own, to, name, data, check):  # type: ignore[no-untyped-def]
+        if to.path.endswith("a" * 64):
+            for path in (tmp_path / "v1/cas").rglob("*"):
+                if path.is_file():
+                    path.unlink()
+        real(store, own, to, name, data, check)
+
+    monkeypatch.setattr(publishing, "add_file", taken_first)
+    digest = Digest.of(b"tables").hex
+    shelf.publish({"kind": "x"}, {digest: b"tables"})
+    assert shelf.read(digest, 6) == b"tables"

@@ -9,6 +9,7 @@ import time
 
 from support.stores import BASE, BLOBS, assert_intact, child, exit_of, manifest_of, quiet, ref_path
 
+from vcc.cache.care.check import check
 from vcc.cache.care.prune import items_of
 from vcc.cache.care.remove import remove
 from vcc.cache.care.repair import repair
@@ -97,7 +98,7 @@ def test_whoever_brings_removes_collects_and_repairs_at_once_what_has_a_ref_is_w
         remove(root, random.sample(items, min(2, len(items))))
 
     def damage_is_none():
-        assert repair(root).aside == []
+        assert repair(root).aside == []  # whatever is missing is in the hands of somebody
 
     pids = [again(publish), again(publish), again(lambda: pull_all(root, remote)), again(take)]
     pids += [again(lambda: collect(root, grace_s=0)), again(lambda: collect(root, grace_s=0))]
@@ -105,6 +106,7 @@ def test_whoever_brings_removes_collects_and_repairs_at_once_what_has_a_ref_is_w
     assert [exit_of(pid) for pid in pids] == [0] * len(pids)
     pull_all(root, remote)
     assert ref_path(root, pulled).exists()
+    assert check(root).findings == []
     for entry in quiet(root).find(BASE):
         assert_intact(root, entry)
     assert os.listdir(root / "v1/tmp") == []

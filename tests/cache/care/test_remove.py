@@ -118,6 +118,28 @@ def test_an_artifact_that_comes_into_use_while_it_goes_gets_its_ref_back(root, t
     roots.release()
 
 
+def test_a_ref_whose_content_another_process_took_meanwhile_does_not_come_back(
+    root, two, monkeypatch
+):
+    first, second = two
+    chosen, real = items(root, first), removing._moved
+
+    def taken_meanwhile(store, own, item, done):
+        moved = real(store, own, item, done)
+        monkeypatch.setattr(removing, "_moved", real)
+        assert remove(root, chosen).items  # finds no ref, and takes what it led to
+        roots.hold(store, first.artifact)  # by one who knew the ref: its next read is a miss
+        return moved
+
+    monkeypatch.setattr(removing, "_moved", taken_meanwhile)
+    remove(root, chosen)
+    assert not blob_path(root, first.artifact).exists()
+    assert not ref_path(root, first).exists()
+    assert check(root).findings == []
+    assert_intact(root, second, OTHER)
+    roots.release()
+
+
 def test_pinning_what_was_removed_just_now_says_so(root, two):
     remove(root, items(root, two[0]))
     with pytest.raises(MissingArtifact, match="removed just now"):
