@@ -26,7 +26,7 @@ from vcc.engine.library.arguments import Arguments, Call, Variant
 from vcc.engine.library.identity import Identity, as_state, identity_of, title_of
 from vcc.engine.library.options import LogEvents, Options
 from vcc.engine.library.outputs import restored
-from vcc.engine.library.watch import watched
+from vcc.engine.library.watch import Watch
 from vcc.engine.models.factory import LiveRef
 from vcc.engine.models.source import Source
 from vcc.engine.monitor import Counters, Ledger
@@ -93,7 +93,7 @@ class Compiled(Generic[P, R]):
         self._arguments = Arguments(_signature_of(module), options)
         self._variants: dict[Variant, Ready] = {}
         self._identity: Identity | None = None
-        self._watched: tuple[object, ...] = ()
+        self._watch: Watch | None = None
         self._lock = threading.RLock()
 
     @property
@@ -149,16 +149,14 @@ class Compiled(Generic[P, R]):
 
     def _ready(self, call: Call) -> Ready:
         """The variant's code, made anew when the module is not what it was made for."""
-        now = watched(self._module)
-        if now != self._watched:
+        if self._watch is None or not self._watch.holds():
             self._variants.clear()
-            self._identity, self._watched = None, now
+            self._identity, self._watch = None, Watch(self._module)
         found = self._variants.get(call.variant)
         if found is None:
             if len(self._variants) >= MOST_VARIANTS:
                 raise _too_many(self._variants)
             found = self._variants[call.variant] = self._booted(call.variant)
-            self._watched = watched(self._module)
         return found
 
     def _booted(self, variant: Variant) -> Ready:

@@ -23,9 +23,11 @@ def own_buffers(module: nn.Module) -> Iterator[tuple[str, torch.Tensor | None, b
     return ((name, one, name not in left_out) for name, one in module._buffers.items())
 
 
-def own_children(module: nn.Module) -> tuple[Any, ...]:
-    """Submodules of the module itself, those that are None too."""
-    return tuple(module._modules.values())
+def own_tables(module: nn.Module) -> tuple[Mapping[Any, Any], ...]:
+    """The module's tables of parameters, buffers, submodules and hooks, as they are kept."""
+    hooks = (value for name, value in vars(module).items() if name.endswith("_hooks"))
+    found = (module._parameters, module._buffers, module._modules, *hooks)
+    return tuple(one for one in found if isinstance(one, Mapping))
 
 
 def writes_to(tensor: torch.Tensor) -> int:

@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 import pytest
-from support.fake_runner import FakeRunner, limits
+from support.fake_runner import FakeRunner, limits, logits_of
 
 from vcc.cache.errors import UsageError
 from vcc.engine.models.source import open_source
+from vcc.engine.runtime.batch import StepBatch
 from vcc.engine.runtime.defaults import Overrides
+from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.sample import SamplingParams
 from vcc.engine.runtime.scheduler import Request
 from vcc.engine.serving import Serving
 
+
+class Device(FakeRunner):
+    """Chooses tokens itself and decodes in runs, as a GPU does."""
+
+    samples = True
+
+    @property
+    def decoding(self) -> Device:
+        return self
+
+    def sample(self, batch: StepBatch, rows: Sequence[SampleRow]) -> np.ndarray:
+        return self.step(batch).argmax(-1).astype(np.int32)
+
+    def run(self, rows: Sequence[DecodeRow], steps: int, finish: int) -> Iterator[np.ndarray]:
+        tokens = [row.sample.token for row in rows]
+        for step in range(steps):
+            tokens = [
+                self._decoded(row, token, step) for row, token in zip(rows, tokens, strict=True)
+            ]
+            yield np.asarray(tokens, dtype=np.int32)
+
+    def _decoded(self, row: DecodeRow, token: int, step: int) -> int:
+        at, size = np.arange(row.position + step + 1), self.limits.block_size
+        slots = row.blocks[at // size] * size + at % size
+        self.kv[slots[-1]] = token
+        return int(logits_of(self.kv[slots].tolist(), self.limits.vocab).argmax())
+
+
 SHORT = Overrides(max_new_tokens=5, ignore_eos=True)
 
 
-def serving(**changes: int) -> Serving:
-    return Serving(FakeRunner(limits(vocab=2048, **changes)), open_source("demo"))
+def serving(kind: type[FakeRunner] = FakeRunner) -> Serving:
+    return Serving(kind(limits(vocab=2048)), open_source("demo"))
 
 
 def drained(one: Serving, found: dict[int, list[int]] | None = None) -> dict[int, list[int]]:
@@ -36,11 +69,13 @@ def alone(index: int, prompt: list[int], params: SamplingParams) -> list[int]:
     return [event.token for event in events]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_prompts_may_come_between_any_two_steps(temperature: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "temperature"), [(FakeRunner, 0.0), (FakeRunner, 1.0), (Device, 0.0)]
+)
+def test_prompts_may_come_between_any_two_steps(kind: type[FakeRunner], temperature: float) -> None:
     prompts = [[7, 8, 9], [100] * 20, [5], [6, 6], [1, 2, 3, 4]]
     said = Overrides(max_new_tokens=5, ignore_eos=True, temperature=temperature, seed=3)
-    one, found = serving(), {}
+    one, found = serving(kind), {}
     for number, prompt in enumerate(prompts):
         assert one.submit(prompt, said) == number
         for part in one.step():

@@ -15,7 +15,7 @@ from torch import nn
 
 from vcc.cache.errors import ModelError
 from vcc.engine.library.identity import identity_of
-from vcc.engine.library.watch import watched
+from vcc.engine.library.watch import Watch
 
 
 def of(module: nn.Module):
@@ -48,20 +48,28 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_the_code_changes_it(change: str) -> None:
     module = zoo.Small()
-    before, seen = of(module), watched(module)
+    before, seen = of(module), Watch(module)
     CHANGES[change](module)
     assert of(module) != before
-    assert watched(module) != seen, "calls must notice"
+    assert not seen.holds(), "calls must notice"
 
 
 def test_a_replaced_weight_is_noticed_and_a_written_one_is_not() -> None:
     module = zoo.Plain()
-    seen = watched(module)
+    seen = Watch(module)
     with torch.no_grad():
         module.linear.weight.add_(1)
-    assert watched(module) == seen
+    assert seen.holds()
     module.linear.weight = nn.Parameter(torch.ones(4, 4))
-    assert watched(module) != seen
+    assert not seen.holds()
+
+
+def test_a_value_that_is_gone_leaves_its_place_to_no_other() -> None:
+    module = zoo.Small(scale=float("2.5"))
+    seen = Watch(module)
+    for step in range(200):  # one of them would land where the first was
+        module.scale = float(step) + 0.25
+    assert not seen.holds()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from torch import nn
 from vcc.engine.torch_shim.module_parts import (
     HIDDEN,
     own_buffers,
-    own_children,
     own_parameters,
+    own_tables,
     writes_to,
 )
 
@@ -25,7 +25,10 @@ def test_a_module_is_taken_apart_by_name() -> None:
         ("kept", True),
         ("left", False),
     ]
-    assert own_children(module) == (module.inner,)
+    parameters, _, children, *hooks = own_tables(module)
+    assert (list(parameters), list(children)) == (["weight", "bias"], ["inner"])
+    module.register_forward_hook(print)
+    assert [value for hook in hooks for value in hook.values()] == [print]
     assert vars(module).keys() >= HIDDEN
 
 
