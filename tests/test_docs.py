@@ -36,6 +36,13 @@ TESTED_ELSEWHERE = {
     "make install TORCH_INDEX=https://download.pytorch.org/whl/cpu": "Makefile",
     "vcc compile Qwen/Qwen3-0.6B --mode full --dtype bf16 --weights none": "tests/cli",
     "vcc run Qwen/Qwen3-0.6B --chat": "tests/cli",
+    "vcc passes ls": "tests/cli/test_passes.py",
+    "vcc passes show eliminate_noops": "tests/cli/test_passes.py",
+    "vcc passes check eliminate_noops demo": "tests/cli/test_passes.py",
+    "vcc passes check my_passes:SQUARE demo": "tests/engine/passes/test_documented.py",
+    'vcc compile demo --compilation-config \'{"user_passes": ["my_passes:SQUARE"]}\'': (
+        "tests/engine/passes/test_documented.py"
+    ),
 }
 
 # All their commands are run, in the order of the page.
