@@ -182,7 +182,12 @@ def _measured(
         if max(one.stored_ns, one.variant_ns) >= 0:
             found.append(one)
         events.progress(str(shape), "done")
-    store.publish_choices(gpu, 0 if answer is None else answer.cublaslt, products.variants, found)
+    chosen = [one for one in found if one.stored_ns >= 0]  # without an entry there is no choice
+    if len(chosen) < len(found):
+        events.note(f"{len(found) - len(chosen)} of {len(found)} products have no stored nodes")
+    if chosen:
+        version = 0 if answer is None else answer.cublaslt
+        store.publish_choices(gpu, version, products.variants, chosen)
     return tuple(found)
 
 

@@ -89,9 +89,12 @@ class Recordings:
         return found
 
     def measured(self, variants: str) -> dict[Product, tuple[Choices, ChoiceRow]]:
-        """The latest measurements against the kernels with this digest."""
+        """The latest measurements against the kernels with this digest, of both ways.
+
+        A product that had no stored nodes when it was timed says nothing about those of today.
+        """
         fit = (index for index in self.choices if index.variants == variants)
-        return {row[:5]: (index, row) for index in fit for row in index.choices}
+        return {row[:5]: (index, row) for index in fit for row in index.choices if row[6] >= 0}
 
     @contextmanager
     def opened(self, index: Products) -> Iterator[Recording]:

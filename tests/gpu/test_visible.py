@@ -35,9 +35,9 @@ print(calls.vcc_device_info(calls.vcc_device_open(read_environment().libcuda, 0)
 HIDDEN = """
 import sys
 from vcc.engine.graphs.recorder import calls
-found = calls.candidates
+found, hidden = calls.candidates, sys.argv[1]
 calls.candidates = lambda names: (
-    ("/nowhere/" + names[0],) if names[0].startswith(sys.argv[1]) else found(names)
+    ("/nowhere/" + names[0],) if names[0].startswith(hidden) else found(names)
 )
 """
 """As on a machine without a library whose name begins so: nothing else is looked for."""

@@ -158,7 +158,7 @@ def built(size: str, mode: str = MODE) -> Done:
 def tuned(size: str) -> dict[str, object]:
     """Record and choose the products of a compiled model; a failure is told, not raised."""
     done = vcc("tune", model(size), "--json", check=False, **store())
-    told = {"seconds": round(done.seconds, 2)}
+    told = {"seconds": round(done.seconds, 2), "said": ends_of(done.stderr, 300)}
     return told if done.code == 0 else told | {"error": ends_of(done.stderr)}
 
 
