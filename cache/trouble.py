@@ -21,7 +21,7 @@ _HINTS = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n)",
     errno.ENFILE: "The system has too many open files",
     errno.ENAMETOOLONG: "Set VCC_CACHE_DIR to a shorter path",
-    errno.ENOTDIR: "A part of the path is a file: set VCC_CACHE_DIR to another place",
+    errno.ENOTDIR: "A part of the path is a file or a link: set VCC_CACHE_DIR to another place",
     errno.EXDEV: "v1/tmp and the rest of the store must be on one file system: mount nothing there",
     errno.ESTALE: "The network file system lost the file: try again",
 }
@@ -47,20 +47,28 @@ class Foreign(Unsafe):
 
 
 @contextmanager
-def storage(what: str, path: str) -> Iterator[None]:
-    """Turn an OSError inside the block into a StorageError about `path`."""
+def storage(what: str, path: str, hint: str = "") -> Iterator[None]:
+    """Turn an OSError inside the block into a StorageError about `path`; as `storage_error`."""
     try:
         yield
     except OSError as error:
-        raise storage_error(what, path, error) from error
+        raise storage_error(what, path, error, hint) from error
 
 
-def storage_error(what: str, path: str, error: OSError) -> StorageError:
-    """The StorageError of an OSError: names the path, its owner where access failed, and advice."""
+def storage_error(what: str, path: str, error: OSError, hint: str = "") -> StorageError:
+    """The StorageError of an OSError: names the path, its owner where access failed, and advice.
+
+    Args:
+        what: could not be done, before the path.
+        path: of the store, or of the file that `hint` is about.
+        error: the system's.
+        hint: what to do; by default what helps with a store.
+    """
     why = error.strerror or str(error)
     if error.errno in (errno.EACCES, errno.EPERM):
         why += _owner(path)
-    hint = _HINTS.get(error.errno or 0, "Check the folder, or set VCC_CACHE_DIR to another place")
+    other = "Check the folder, or set VCC_CACHE_DIR to another place"
+    hint = hint or _HINTS.get(error.errno or 0, other)
     kind = StorageFull if error.errno in _FULL else StorageError
     return kind(f"cannot {what} {path}", why, hint)
 

@@ -80,7 +80,9 @@ def ask(prompt: str) -> str | None:
     """A line from the terminal; None at its end (Ctrl-D)."""
     with suppress(ImportError):
         import readline  # noqa: F401 (gives `input` editing and history)
-    if not sys.stdout.isatty():  # `input` would write the prompt there, among the results
+    if (
+        sys.stdout is None or not sys.stdout.isatty()
+    ):  # `input` would write the prompt there, among the results
         sys.stderr.write(prompt)
         sys.stderr.flush()
         prompt = ""

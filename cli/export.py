@@ -53,17 +53,25 @@ def writing(output: str) -> Iterator[Callable[[bytes], object]]:
 
     Raises:
         StorageError: it cannot be written.
+        BrokenPipeError: who reads standard output has left, or it is closed.
     """
-    from vcc.cache.trouble import storage
+    from vcc.cache.trouble import storage, storage_error
 
     if output == STDOUT:
-        with storage("write to", "standard output"):
+        if sys.stdout is None:  # closed by who started us
+            raise BrokenPipeError
+        try:
             yield sys.stdout.buffer.write
             sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            hint = "Check where it leads"
+            raise storage_error("write to", "standard output", error, hint) from error
         return
     path = Path(output)
     temp = path.with_name(f".{path.name[:80]}.{os.urandom(6).hex()}")
-    with storage("write", output):
+    with storage("write", output, "Check the folder that -o names, and its room"):
         try:
             with temp.open("xb") as file:
                 yield file.write

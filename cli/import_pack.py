@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,8 +74,11 @@ def reading(file: str) -> Iterator[BinaryIO]:
     """
     from vcc.cache.trouble import storage
 
-    with storage("read", "standard input" if file == STDIN else file):
+    name, hint = ("standard input" if file == STDIN else file), "Check where the pack lies"
+    with storage("read", name, hint):
         if file == STDIN:
+            if sys.stdin is None:  # closed by who started us
+                raise OSError(errno.EBADF, "it is closed")
             yield sys.stdin.buffer
             return
         with open(file, "rb") as stream:

@@ -55,7 +55,7 @@ def go(session: Session, said: Said, *, as_json: bool) -> Report:
         return answer_lines(session, said.overrides, chat=said.chat)
     if session.settled.request.source.kind == "module" and said.nothing:
         return _forward(session, as_json=as_json)
-    if said.chat and said.nothing and sys.stdin.isatty():
+    if said.chat and said.nothing and sys.stdin is not None and sys.stdin.isatty():
         return _talk(session, said.overrides, as_json=as_json)
     return _answer(session, said, as_json=as_json)
 

@@ -10,8 +10,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from vcc.cache.canonical import FormatError
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError
+from vcc.cache.errors import IntegrityError, UsageError
 from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.publish import own_folder, sync_down
 from vcc.cache.trust.publickey import KEY_HEX, crypto, is_key
@@ -54,7 +55,7 @@ def sign(key: SecretKey, artifact: Digest, terms: Terms, *, now: float | None = 
         now: seconds since 1970; the clock by default.
 
     Raises:
-        FormatError: a field of `terms` is malformed.
+        UsageError: a field of `terms` is malformed.
     """
     at = max(0, int(time.time() if now is None else now))
     fields: dict[str, object] = {
@@ -69,7 +70,10 @@ def sign(key: SecretKey, artifact: Digest, terms: Terms, *, now: float | None = 
         "format_version": VERSION,
     }
     bare = Statement(**fields, signature="0" * 128)  # type: ignore[arg-type]
-    bare.encode()  # refuses what no reader would take before anything is signed
+    try:
+        bare.encode()  # refuses what no reader would take before anything is signed
+    except FormatError as error:
+        raise UsageError("a signature cannot say that", error.why) from error
     return Statement(**fields, signature=key.sign(bare.signed_bytes()).hex())  # type: ignore[arg-type]
 
 

@@ -93,3 +93,32 @@ def test_under_policy_signed_an_unsigned_pack_is_refused(vcc, entry, tmp_path):
     done = vcc("import", file, "--policy", "signed", "--cache-dir", str(tmp_path / "new"))
     assert done.code == 7
     assert list(quiet(tmp_path / "new").entries()) == []
+
+
+def shell(line, store, *words):
+    """A line of sh in which "$@" is vcc with these words."""
+    command = ["sh", "-c", line, "sh", sys.executable, "-m", "vcc.cli.main", *words]
+    environment = {**os.environ, "VCC_CACHE_DIR": str(store)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_reader_of_a_pack_that_leaves_ends_the_export_quietly(entry, own_store):
+    big = quiet(own_store).publish(manifest_of("none"), {"program": bytes(1 << 20)})
+    line = '{ "$@"; echo "code $?" >&2; } | head -c 10'
+    done = shell(line, own_store, "export", big.artifact, "-o", "-")
+    assert "code 1" in done.stderr
+    assert "error" not in done.stderr
+
+
+def test_a_closed_output_is_a_reader_that_has_left_and_a_closed_input_is_told(entry, own_store):
+    done = shell('"$@" >&-', own_store, "export", "--all", "-o", "-")
+    assert (done.returncode, "error" in done.stderr) == (1, False)
+    done = shell('"$@" <&-', own_store, "import", "-")
+    assert done.returncode == 5
+    assert "cannot read standard input\n  why: it is closed" in done.stderr
+
+
+def test_a_pack_that_is_not_there_is_told_without_a_word_of_the_store(vcc, own_store, tmp_path):
+    done = vcc("import", str(tmp_path / "none"))
+    assert done.code == 5
+    assert "hint: Check where the pack lies" in done.err

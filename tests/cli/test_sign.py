@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused(vcc, own_store, key, words, what):
 def test_a_commit_that_is_not_a_full_hash_is_refused_before_anything_is_signed(vcc, own_store, key):
     publish(own_store)
     done = vcc("sign", "--all", "--key", key, "--source-commit", "main")
-    assert done.code == Exit.INTEGRITY
+    assert done.code == Exit.USAGE
     assert "source commit" in done.err
     assert not (own_store / "v1/signatures").exists()
 

@@ -11,9 +11,8 @@ from support.stores import flipped
 from support.trusting import MAIN
 
 from vcc.cache import canonical
-from vcc.cache.canonical import FormatError
 from vcc.cache.digest import Digest
-from vcc.cache.errors import IntegrityError
+from vcc.cache.errors import IntegrityError, UsageError
 from vcc.cache.root import opened
 from vcc.cache.trust.secretkey import SecretKey
 from vcc.cache.trust.signature import (
@@ -125,7 +124,7 @@ def test_terms_that_no_reader_takes_are_not_signed(key):
         Terms(epoch=-1),
         Terms(claims={"bad label": ""}),
     ):
-        with pytest.raises(FormatError):
+        with pytest.raises(UsageError):
             sign(key, ARTIFACT, terms)
 
 
