@@ -15,7 +15,7 @@ from support.stores import BASE, quiet
 def test_after_a_loss_of_power_the_store_is_whole(fast_tmp, row):
     states = states_of(row, fast_tmp)
     print(f"{row.name}: {len(states)} states")
-    assert len(states) > 20
+    assert len(states) > 10
     for number, state in enumerate(states):
         place = fast_tmp / "after"
         restore(state, place)
