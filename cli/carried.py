@@ -89,19 +89,29 @@ def progress(stage: str, *, quiet: bool) -> Iterator[Told]:
         shown.close()
 
 
-def report(place: str, done: Sequence[Carried], *, as_json: bool, silent: bool = False) -> None:
+def report(
+    place: str,
+    done: Sequence[Carried],
+    *,
+    as_json: bool,
+    silent: bool = False,
+    bad: Sequence[str] = (),
+) -> None:
     """Print what became of them.
 
     Args:
         place: the remote or file.
         silent: standard output carries something else.
+        bad: refs that were asked for and cannot be read, a line each.
 
     Raises:
         typer.Exit: 10 when some failed and some did not, else the code of the first failure.
     """
+    from vcc.cache.errors import Exit
+
     failed = [one for one in done if one.error]
     if as_json:
-        out_json({"place": place, "artifacts": [asdict(one) for one in done]})
+        out_json({"place": place, "artifacts": [asdict(one) for one in done], "bad": list(bad)})
     elif done:
         rows = [
             (one.artifact[:12], one.state, size_text(one.bytes), one.title, one.note)
@@ -110,11 +120,12 @@ def report(place: str, done: Sequence[Carried], *, as_json: bool, silent: bool =
         (err if silent else out)(columns(rows))
     elif not silent:
         out(f"nothing to do for {place}")
+    if len(failed) < len(done) and (failed or bad):
+        raise typer.Exit(int(Exit.PARTIAL))
     if failed:
-        from vcc.cache.errors import Exit
-
-        code = failed[0].error["exit"] if len(failed) == len(done) else int(Exit.PARTIAL)
-        raise typer.Exit(int(str(code)))
+        raise typer.Exit(int(str(failed[0].error["exit"])))
+    if bad:
+        raise typer.Exit(int(Exit.REMOTE))
 
 
 def remote_of(option: str | None, name: str) -> str:

@@ -38,7 +38,7 @@ def pull_command(
     check_named(names or (), all_)
     store = open_store(Place(cache_dir, policy=policy))
     with opened_remote(remote_of(from_, "--from")) as remote:
-        entries = _entries(remote, Patience(BY_HAND), names or [])
+        entries, bad = _entries(remote, Patience(BY_HAND), names or [])
 
         def carry(entry: Entry, told: Told) -> Carried:
             if dry_run:
@@ -50,17 +50,23 @@ def pull_command(
             return Carried(*row, done.trust)
 
         done = carry_all(entries, carry, "pull", quiet=json)
-        report(remote.url, done, as_json=json)
+        report(remote.url, done, as_json=json, bad=bad)
 
 
-def _entries(remote: Remote, patience: Patience, names: Sequence[str]) -> list[Entry]:
-    """What names mean on the remote; whole ids are found without reading the rest."""
+def _entries(
+    remote: Remote, patience: Patience, names: Sequence[str]
+) -> tuple[list[Entry], tuple[str, ...]]:
+    """What names mean on the remote; whole ids are found without reading the rest.
+
+    Of everything also the bad refs: what lies behind them was asked for too.
+    """
     from vcc.cache.digest import is_digest
     from vcc.cache.errors import MissingArtifact
     from vcc.cache.remote.offers import offered, offers
     from vcc.cli.stored import pick
 
     found: dict[str, Entry] = {}
+    bad: tuple[str, ...] = ()
     ids = [name for name in names if is_digest(name)]
     for entry in (one for name in ids for one in offered(remote, patience, name)):
         found[entry.artifact] = entry
@@ -69,6 +75,7 @@ def _entries(remote: Remote, patience: Patience, names: Sequence[str]) -> list[E
         everything = offers(remote, patience)
         for line in everything.bad:
             note(line)
+        bad = () if names else everything.bad
         best = _usable_first(everything.entries)
         picked = [pick(best, name) for name in others] if names else list(best)
         found |= {entry.artifact: entry for entry in picked if entry is not None}
@@ -80,7 +87,7 @@ def _entries(remote: Remote, patience: Patience, names: Sequence[str]) -> list[E
             f"not on {remote.url}",
             "vcc pull --all --dry-run lists what is there",
         )
-    return list(found.values())
+    return list(found.values()), bad
 
 
 def _usable_first(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:

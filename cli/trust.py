@@ -204,7 +204,11 @@ def _any_key(place: TrustPlace, text: str) -> str:
 
     if KEY_HEX.match(text):
         return text
-    return Keyring.read(place).named(text).key
+    try:
+        return Keyring.read(place).named(text).key
+    except UsageError as error:
+        hint = "vcc trust ls lists them; --artifact ID revokes an artifact"
+        raise UsageError(error.what, error.why, hint) from error
 
 
 def _artifact(text: str, cache_dir: Path | None) -> str:

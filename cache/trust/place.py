@@ -34,6 +34,7 @@ from vcc.cache.trouble import Foreign, Unsafe, storage
 
 SYSTEM = Path("/etc/vcc/trust")
 MAX_TRUST_FILE = 1 << 16
+_HINT = "Mend it or move it away; docs/security.md shows its form"
 _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENOTDIR})
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -212,9 +213,9 @@ def parse(data: bytes, kind: type[T], what: str) -> T:
         canonical.check_value(value, what)
         return msgspec.convert(value, kind, strict=True)
     except FormatError as error:
-        raise FormatError(f"{what} cannot be used", f"{error.what}: {error.why}") from error
+        raise FormatError(f"{what} cannot be used", f"{error.what}: {error.why}", _HINT) from error
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        raise FormatError(f"{what} cannot be used", str(error)) from error
+        raise FormatError(f"{what} cannot be used", str(error), _HINT) from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

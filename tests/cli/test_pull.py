@@ -102,8 +102,13 @@ def test_a_bad_ref_on_the_remote_is_said(vcc, pushed, remote, tmp_path):
     ref = tmp_path / "remote/v1/refs" / pushed[0].base.digest.hex / pushed[0].artifact
     ref.write_bytes(b"spoilt")
     done = vcc("pull", "--all", "--from", remote)
-    assert done.code == 0
+    assert done.code == 10
     assert "is bad" in done.err
+    assert len(vcc("pull", "--all", "--from", remote, "--json").json["bad"]) == 1
+    assert vcc("pull", pushed[1].artifact[:12], "--from", remote).code == 0
+    for other in (tmp_path / "remote/v1/refs").glob("*/*"):
+        other.write_bytes(b"spoilt")
+    assert vcc("pull", "--all", "--from", remote).code == 4
 
 
 def test_a_title_from_elsewhere_cannot_steer_the_terminal(vcc, tmp_path, remote):

@@ -70,6 +70,12 @@ def test_a_revoked_key_stays_listed_as_such(vcc):
     assert "key cdcdcdcdcdcdcdcd revoked on" in vcc("trust", "ls").out
 
 
+def test_an_artifact_given_as_a_key_is_told_how_it_is_revoked(vcc):
+    done = vcc("trust", "revoke", "ab" * 6)
+    assert done.code == Exit.USAGE
+    assert "--artifact ID revokes an artifact" in done.err
+
+
 def test_a_revoked_artifact_loads_no_more(vcc, own_store):
     entry = Store.open(own_store).publish(manifest_of(), BLOBS)
     done = vcc("trust", "revoke", "--artifact", entry.artifact[:12], "--why", "wrong numbers")
@@ -159,6 +165,7 @@ def test_a_broken_trust_file_is_named(vcc, trust):
     done = vcc("trust", "ls")
     assert done.code == Exit.INTEGRITY
     assert "revocations.json cannot be used" in done.err
+    assert "hint: Mend it or move it away" in done.err
 
 
 def test_a_trust_folder_that_others_can_write_is_refused(vcc, trust):
