@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 from benchmarks.gpu.digest import stale
+
+
+def pytest_configure() -> None:
+    """A suite begun in the background of a shell would hand an ignored Ctrl-C to every command."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
