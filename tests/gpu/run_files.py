@@ -39,6 +39,9 @@ BESIDE = ("recorder_stock",)
 FILLING = ("arena", "boot")
 """Files that take all memory of a GPU: none of BESIDE can be there; they come last."""
 
+RUNNING: set[int] = set()
+"""Process groups of the files that run now."""
+
 LIMIT = 500
 """Seconds for a file."""
 
@@ -108,13 +111,23 @@ def ended(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
         env=environment,
         start_new_session=True,
     ) as process:
+        RUNNING.add(process.pid)
         try:
             said, _ = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             said, _ = process.communicate()
             return 124, f"{said}\nended after {LIMIT} s"
+        finally:
+            RUNNING.discard(process.pid)
     return process.returncode, said
+
+
+def stopped(number: int, frame: object) -> None:
+    """End what runs, too: a process left on a device is in the way of what comes next."""
+    for group in tuple(RUNNING):
+        os.killpg(group, signal.SIGKILL)
+    os._exit(128 + number)
 
 
 def outcome(name: str, seconds: float, code: int, said: str, report: Path) -> Outcome:
@@ -213,6 +226,7 @@ def main() -> int:
     parser.add_argument("--after", action="append", default=[], help="GPU=FILE to wait for")
     parser.add_argument("arguments", nargs="*", help="for pytest, after --")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stopped)
     start = time.perf_counter()
     files = wanted(options.folder, options.only)
     after = {gpu: Path(file) for gpu, _, file in (one.partition("=") for one in options.after)}

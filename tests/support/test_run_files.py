@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,25 @@ def test_a_file_that_dies_has_failed(folder: Path) -> None:
     code, said = files(folder, "--only", "dead")
     assert code == 1
     assert "FAILED dead: pytest ended with 3" in said
+
+
+def test_a_run_that_is_ended_ends_its_files(folder: Path) -> None:
+    """What stays on a device would be measured with what comes next."""
+    (folder / "test_long.py").write_text(
+        "import os, pathlib, time, pytest\npytestmark = pytest.mark.gpu\n"
+        "def test_long():\n"
+        "    pathlib.Path('pid').write_text(str(os.getpid()))\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, str(SCRIPT), "--folder", str(folder), "--only", "long"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    file, until = folder / "pid", time.monotonic() + 30
+    while not (file.exists() and file.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(10) == 143
+    pid = int(file.read_text())
+    while Path(f"/proc/{pid}/status").exists() and time.monotonic() < until:
+        if "State:\tZ" in Path(f"/proc/{pid}/status").read_text():
+            return
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
