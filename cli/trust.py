@@ -199,6 +199,7 @@ def _name_of(given: str, public: str) -> str:
 
 def _any_key(place: TrustPlace, text: str) -> str:
     """A key to revoke need not be one that is trusted here."""
+    from vcc.cache.errors import UsageError
     from vcc.cache.trust.keyring import Keyring
     from vcc.cache.trust.publickey import KEY_HEX
 
