@@ -66,11 +66,20 @@ def at_work(store: Folder) -> set[str]:
 
 
 def _folders(store: Folder) -> list[str]:
-    """Those of processes that run, or that cannot be seen from here."""
+    """Those of processes that run, or of other machines."""
     with suppress(FileNotFoundError), store.below(TMP) as tmp:
         found = [(name, Process.parse(name)) for name in tmp.names()]
-        return [name for name, one in found if one and one.life() is not Life.GONE]
+        return [name for name, one in found if one and not _ended(one)]
     return []
+
+
+def _ended(one: Process) -> bool:
+    """Whether a process is gone, or was one before this host was started again.
+
+    Another machine of the same name would be taken for that: it loses a cache hit at worst.
+    """
+    own = Process.own()
+    return one.life() is Life.GONE or (one.host == own.host and one.boot != own.boot)
 
 
 def _waits(store: Folder, name: str) -> bool:

@@ -31,6 +31,7 @@ from vcc.cache.process import Process
 from vcc.cache.root import opened
 
 DEAD = f"{Process.own().host}.{Process.own().boot}.4194305-1-0.{'a' * 32}"
+BEFORE = f"{Process.own().host}.{'f' * 32}.1-1-0.{'a' * 32}"
 ELSEWHERE = f"another-host.{'0' * 32}.1-1-1.{'a' * 32}"
 PROGRAM = Digest.of(BLOBS["program"])
 
@@ -123,8 +124,9 @@ def test_what_is_lost_in_a_calm_store_is_taken_out_of_use(root, two, unhurried):
     assert quiet(root).find(BASE) == (second,)
 
 
-def test_who_is_gone_is_not_waited_for(root, two, unhurried):
-    os.mkdir(root / "v1/tmp" / DEAD)
+@pytest.mark.parametrize("name", [DEAD, BEFORE], ids=["ended", "before a restart"])
+def test_who_is_gone_is_not_waited_for(root, two, unhurried, name):
+    os.mkdir(root / "v1/tmp" / name)
     blob_path(root, PROGRAM).unlink()
     with opened(root, create=False) as store:
         assert at_work(store) == set()
