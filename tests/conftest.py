@@ -13,9 +13,11 @@ from benchmarks.gpu.digest import stale
 
 
 def pytest_configure() -> None:
-    """A suite begun in the background of a shell would hand an ignored Ctrl-C to every command."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A suite begun in the background would hand ignored signals on to every command it tries."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
