@@ -89,7 +89,7 @@ def _as_dict(built: Built, settled: Settled, counters: Counters) -> dict[str, ob
 
 def _as_text(built: Built, counters: Counters) -> str:
     manifest, entry = built.loaded.manifest, built.entry
-    state = "already there" if built.reused else "stored"
+    state = "already there" if built.reused and not built.planned else "stored"
     unique = counters["unique_pieces"]
     made = f"{unique} unique piece{'s' * (unique != 1)}, {counters['compiles']} compiled"
     size = f"{size_text(manifest.size)} in {len(manifest.blobs)} blobs"
@@ -98,7 +98,7 @@ def _as_text(built: Built, counters: Counters) -> str:
     passes = manifest.info.get("passes")
     return (
         text
-        + ("" if built.reused else f", {made}")
+        + (", all there already" * built.planned if built.reused else f", {made}")
         + (f"\npasses\n{pass_lines(passes)}" if passes else "")
     )
 

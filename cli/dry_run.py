@@ -62,6 +62,6 @@ def _as_text(found: Forecast) -> str:
 
 
 def _estimate(found: Estimate) -> str:
-    if found.seconds is None:
+    if not found.seconds:  # unknown, or nothing is compiled
         return found.basis
     return f"about {found.seconds:.1f} s ({found.basis})"

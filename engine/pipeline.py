@@ -116,15 +116,19 @@ def _reused(build: Build, keys: BuildKeys) -> Built | None:
 
 
 def _candidates(build: Build, base: Key) -> Iterator[Entry]:
-    """What may have the code: all of the stores, then what a remote has of this very request."""
-    here = replace(build.store, remote=None).find(base)
+    """What may have the code: all of the stores, then what a remote has of this very request.
+
+    Those of this very request come first: another one with the same code would be stored once more.
+    """
+    wanted = pairs(request_pairs(build.settled)[0])
+    found = replace(build.store, remote=None).find(base)
+    here = sorted(found, key=lambda entry: entry.request != wanted)
     yield from here
     if build.store.remote is None:
         return
-    wanted = pairs(request_pairs(build.settled)[0])
     asking = replace(build.store, remote=build.store.remote.telling(build.events.note))
-    found = asking.find(base, accept=lambda entry: entry.request == wanted)
-    yield from (entry for entry in found if entry not in here)
+    offered = asking.find(base, accept=lambda entry: entry.request == wanted)
+    yield from (entry for entry in offered if entry not in here)
 
 
 def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:
@@ -136,7 +140,7 @@ def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:
             return None  # recorded graphs are of the sizes that were declared
         blobs = loaded.read_all()
     except Untrusted as error:
-        build.events.note(f"artifact {entry.artifact[:12]} is not used: {error}")
+        build.events.note(str(error))
         return None
     except IntegrityError as error:
         build.store.quarantine(entry, error)
@@ -225,7 +229,8 @@ def _published(
             kept = keep_under(build.store.root, read_settings().max_size, entry.artifact)
             if kept:
                 build.events.note(kept)
-            return Built(_read_back(build, entry, manifest, blobs), entry, reused)
+            loaded = _read_back(build, entry, manifest, blobs)
+            return Built(loaded, entry, reused, planned=reused)
         except VccError as error:
             if build.store.strict and isinstance(error, StorageError):
                 raise

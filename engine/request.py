@@ -91,7 +91,8 @@ class Built:
     Attributes:
         loaded: the artifact.
         entry: its place in the store; None when it could not be written.
-        reused: the store had it already, nothing was compiled.
+        reused: the store had its code already, nothing was compiled.
+        planned: that code was stored under another plan, as an artifact of its own.
         trouble: why it was not stored; empty when it was.
     """
 
@@ -99,6 +100,7 @@ class Built:
     entry: Entry | None
     reused: bool = False
     trouble: str = ""
+    planned: bool = False
 
 
 def settle(request: BuildRequest) -> Settled:

@@ -146,7 +146,7 @@ def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
             return Ready(_stored(session, entry, booting), entry.artifact)
         except Untrusted as error:
             session.trail.passed(entry, error)
-            damage, why = error, f"artifact {entry.artifact[:12]} is not used: {error}"
+            damage, why = error, str(error)  # which names the artifact
             session.events.note(why)
         except IntegrityError as error:
             session.trail.passed(entry, error)

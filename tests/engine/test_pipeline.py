@@ -120,6 +120,17 @@ def test_other_capture_sizes_keep_the_code(folder: Path) -> None:
     blobs = [{n: b.sha256 for n, b in manifest.blobs.items()} for manifest in (one, two)]
     assert blobs[0] == blobs[1]
     assert two.info["compilation"]["capture_sizes"] == [1, 2]
+    assert (first.planned, second.planned) == (False, True)
+
+
+def test_a_plan_that_is_there_is_found_behind_newer_ones(folder: Path) -> None:
+    first, _, _ = run(folder / "store")
+    run(folder / "store", shapes="1,2")
+    again, _, heard = run(folder / "store")
+    assert first.entry is not None
+    assert again.entry is not None
+    assert again.entry.artifact == first.entry.artifact
+    assert (again.planned, heard.stages) == (False, [])
 
 
 @pytest.mark.parametrize(
