@@ -59,7 +59,7 @@ def app_for(words: Sequence[str] = ()) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        help="Compile a PyTorch model once, keep the result, boot from it in about a second.",
+        help="Compile a PyTorch model once, keep the result, boot from it without compiling.",
     )
     app.callback()(root)
     first = words[0] if words else ""

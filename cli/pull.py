@@ -85,7 +85,7 @@ def _entries(
         raise MissingArtifact(
             f"no artifact {missing[0][:64]}",
             f"not on {remote.url}",
-            "vcc pull --all --dry-run lists what is there",
+            f"vcc pull --all --from {remote.url} --dry-run lists what is there",
         )
     return list(found.values()), bad
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from vcc.cache.care.clock import now_of
@@ -13,13 +14,15 @@ from vcc.cache.care.place import existing
 from vcc.cache.trouble import storage
 from vcc.cache.use import misses
 
+TITLE_GAP = " · "
+
 
 @dataclass(frozen=True, slots=True)
 class ModelStats:
     """Figures of one model, or of all.
 
     Args:
-        title: the newest artifact's; "" for all together or where nothing was ever built.
+        title: what the titles of its artifacts begin with; "" for all together.
         artifacts: how many there are.
         size: bytes of their blobs; shared ones count for each.
         hits: boots from them.
@@ -78,10 +81,17 @@ def _models(items: Iterable[Item], missed: Mapping[str, int]) -> Iterable[ModelS
         by_base.setdefault(item.base, []).append(item)
     for base, found in by_base.items():
         yield ModelStats(
-            found[0].title,
+            _shared([item.title for item in found]),
             len(found),
             sum(item.size for item in found),
             sum(item.hits for item in found),
             missed.get(base, 0),
             sum(item.hits * item.build_ms for item in found) / 1000,
         )
+
+
+def _shared(titles: Sequence[str]) -> str:
+    """The parts that all titles begin with; the first title where there are none."""
+    parts = zip(*(title.split(TITLE_GAP) for title in titles), strict=False)
+    alike = takewhile(lambda column: len(set(column)) == 1, parts)
+    return TITLE_GAP.join(column[0] for column in alike) or titles[0]

@@ -37,6 +37,13 @@ def test_hits_and_misses_are_summed_by_model(root):
     )
 
 
+def test_a_model_is_named_by_what_its_artifacts_share(root):
+    store = quiet(root)
+    for mode, title in (("full", "m · bf16 · A · full"), ("none", "m · bf16 · B · none")):
+        store.publish(manifest_of(mode, 1, title=title), BLOBS)
+    assert [(one.title, one.artifacts) for one in stats(root).models] == [("m · bf16", 2)]
+
+
 def test_room_is_told_by_kind_and_adds_up(root, two):
     quiet(root).quarantine(two[0], "asked for")
     found = room(root)
