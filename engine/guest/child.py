@@ -19,6 +19,10 @@ FORWARDED = frozenset(
 _AS_USUAL = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
+LOOK_S = 0.2
+"""Seconds between looks at the program where no signal tells of its end."""
+
+
 def run_child(program: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a program to its end with our standard streams.
 
@@ -63,8 +67,9 @@ def _started(
 
 def _waited(pid: int, heard: set[signal.Signals]) -> int:
     while True:
-        found = signal.sigwaitinfo(heard)
-        if found.si_signo != signal.SIGCHLD:
+        # Another thread, such as a storage client's, may be handed the signal of the end instead.
+        found = signal.sigtimedwait(heard, LOOK_S)
+        if found is not None and found.si_signo != signal.SIGCHLD:
             if found.si_code <= 0:  # a process sent it; the terminal's come from the kernel
                 with suppress(ProcessLookupError):
                     os.kill(pid, found.si_signo)

@@ -96,8 +96,13 @@ def test_requests_at_the_same_time_get_the_answers_that_they_get_alone(url: str)
     ids=lambda data: data[:24].decode(errors="replace"),
 )
 def test_a_bad_request_is_an_answer_and_the_server_goes_on(url: str, data: bytes) -> None:
-    code, _ = post(url, data)
-    assert code == 400
+    try:
+        code, _ = post(url, data)
+    except urllib.error.URLError as error:  # hung up on before all of it was sent
+        assert isinstance(error.reason, ConnectionError)
+        assert len(data) > 1 << 20
+    else:
+        assert code == 400
     assert post(url, b'{"prompt": "It is", "max_new_tokens": 2}')[0] == 200
 
 

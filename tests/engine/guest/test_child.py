@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -92,6 +93,22 @@ def test_a_program_starts_with_the_signals_of_a_fresh_process():
     assert run_child(sys.executable, [sys.executable, "-c", code], environment) == 0
     pipe = "kill -PIPE $$; exit 0"
     assert run_child("/bin/sh", ["sh", "-c", pipe], environment) == 128 + signal.SIGPIPE
+
+
+def test_an_end_is_seen_where_another_thread_takes_the_signal():
+    """Storage clients have threads that block nothing."""
+    go = threading.Event()
+    threads = [threading.Thread(target=go.wait) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    try:
+        for code in range(5):
+            words = ["sh", "-c", f"exit {code}"]
+            assert run_child("/bin/sh", words, dict(os.environ)) == code
+    finally:
+        go.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_a_file_that_is_no_program_is_told(tmp_path):
