@@ -86,6 +86,16 @@ def test_requests_at_the_same_time_get_the_answers_that_they_get_alone(url: str)
     assert found == alone * 4
 
 
+def answered(url: str, data: bytes) -> int:
+    """The code of an answer; 400 too where the server hung up on a body that is too long."""
+    try:
+        return post(url, data)[0]
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ConnectionError) and len(data) > 1 << 20:
+            return 400
+        raise
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -96,13 +106,7 @@ def test_requests_at_the_same_time_get_the_answers_that_they_get_alone(url: str)
     ids=lambda data: data[:24].decode(errors="replace"),
 )
 def test_a_bad_request_is_an_answer_and_the_server_goes_on(url: str, data: bytes) -> None:
-    try:
-        code, _ = post(url, data)
-    except urllib.error.URLError as error:  # hung up on before all of it was sent
-        assert isinstance(error.reason, ConnectionError)
-        assert len(data) > 1 << 20
-    else:
-        assert code == 400
+    assert answered(url, data) == 400
     assert post(url, b'{"prompt": "It is", "max_new_tokens": 2}')[0] == 200
 
 
