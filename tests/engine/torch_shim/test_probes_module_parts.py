@@ -1,41 +1,45 @@
-"""A module's parts and a tensor's count of writes, as the library compares them."""
+"""Probes: a module's parts and a tensor's count of writes, as the library compares them."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from vcc.engine.torch_shim.module_parts import (
-    HIDDEN,
-    own_buffers,
-    own_parameters,
-    own_tables,
-    writes_to,
-)
+from vcc.engine.torch_shim import module_parts
 
 
-def test_a_module_is_taken_apart_by_name() -> None:
+def taken_apart() -> nn.Module:
     module = nn.Linear(2, 3, bias=False)
     module.register_buffer("kept", torch.ones(1))
     module.register_buffer("left", torch.ones(1), persistent=False)
     module.inner = nn.Identity()
-    assert set(own_parameters(module)) == {"weight", "bias"}
-    assert own_parameters(module)["bias"] is None
-    assert [(name, kept) for name, _, kept in own_buffers(module)] == [
-        ("kept", True),
-        ("left", False),
-    ]
-    parameters, _, children, *hooks = own_tables(module)
+    return module
+
+
+def test_module_parts_own_parameters() -> None:
+    found = module_parts.own_parameters(taken_apart())
+    assert set(found) == {"weight", "bias"}
+    assert found["bias"] is None
+
+
+def test_module_parts_own_buffers() -> None:
+    found = [(name, kept) for name, _, kept in module_parts.own_buffers(taken_apart())]
+    assert found == [("kept", True), ("left", False)]
+
+
+def test_module_parts_own_tables() -> None:
+    module = taken_apart()
+    parameters, _, children, *hooks = module_parts.own_tables(module)
     assert (list(parameters), list(children)) == (["weight", "bias"], ["inner"])
     module.register_forward_hook(print)
     assert [value for hook in hooks for value in hook.values()] == [print]
-    assert vars(module).keys() >= HIDDEN
+    assert vars(module).keys() >= module_parts.HIDDEN
 
 
-def test_writes_are_counted_except_into_inference_tensors() -> None:
+def test_module_parts_writes_to() -> None:
     tensor = torch.ones(2)
-    before = writes_to(tensor)
+    before = module_parts.writes_to(tensor)
     tensor.view(1, 2).add_(1)
-    assert writes_to(tensor) > before
+    assert module_parts.writes_to(tensor) > before
     with torch.inference_mode():
-        assert writes_to(torch.ones(2)) == 0
+        assert module_parts.writes_to(torch.ones(2)) == 0
