@@ -44,10 +44,12 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo_shelf(shelf: Path) -> Path:
-    """The shared store with the demo as `vcc compile demo` builds it."""
-    built(ask("demo"), Store.open(shelf))
-    return shelf
+def demo_shelf(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the demo as `vcc compile demo` builds it, and nothing else."""
+    made = built(ask("demo"), Store.open(shelf)).loaded
+    alone = tmp_path_factory.mktemp("demo") / "store"
+    Store.open(alone).publish(made.manifest, made.read_all())
+    return alone
 
 
 @pytest.fixture

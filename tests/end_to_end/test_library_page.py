@@ -23,10 +23,10 @@ def files() -> dict[str, str]:
     return {body.splitlines()[0].removeprefix("# "): body for body in blocks}
 
 
-def test_the_files_of_the_page_run(demo_shelf: Path, tmp_path: Path) -> None:
+def test_the_files_of_the_page_run(demo_store: Path, tmp_path: Path) -> None:
     for name, text in files().items():
         (tmp_path / name).write_text(text)
-    own = os.environ | {"VCC_CACHE_DIR": str(demo_shelf), "OMP_NUM_THREADS": "1"}
+    own = os.environ | {"VCC_CACHE_DIR": str(demo_store), "OMP_NUM_THREADS": "1"}
     for name in ("use_blocks.py", "use_decoder.py"):
         done = subprocess.run(
             [sys.executable, name],
