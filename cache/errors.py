@@ -120,3 +120,14 @@ class GraphError(VccError, RuntimeError):
     """A static graph could not be captured, built or replayed."""
 
     exit, id = Exit.GRAPH, "GRAPH"
+
+
+def quoted(error: BaseException, most: int = 1500) -> str:
+    """Kind and words of somebody else's error, at most so many characters of them.
+
+    A compiler's error begins with a command that can be long and ends with what was wrong: of a
+    text that is too long the middle is left out.
+    """
+    text, half = str(error).strip(), most // 2
+    words = text if len(text) <= most else f"{text[:half]}\n…\n{text[-half:]}"
+    return f"{type(error).__name__}: {words}"

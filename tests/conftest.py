@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,33 @@ def pytest_configure() -> None:
     for number, handler in usual.items():
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+def _put_back(variables: Mapping[str, str], folder: str | None, collects: bool) -> None:
+    """A command that was tried in this process is the last thing its own would have done."""
+    for name in (os.environ.keys() | variables.keys()) - {_PYTEST}:
+        if name not in variables:
+            del os.environ[name]
+        elif os.environ.get(name) != variables[name]:
+            os.environ[name] = variables[name]
+    tempfile.tempdir = folder
+    (gc.enable if collects else gc.disable)()
+
+
+_PYTEST = "PYTEST_CURRENT_TEST"  # changes from phase to phase, and is pytest's own
+_FIRST = dict(os.environ), tempfile.tempdir, gc.isenabled()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _module_begins_as_the_first() -> None:
+    _put_back(*_FIRST)
+
+
+@pytest.fixture(autouse=True)
+def _process_is_put_back(_module_begins_as_the_first: None) -> Iterator[None]:
+    before = dict(os.environ), tempfile.tempdir, gc.isenabled()
+    yield
+    _put_back(*before)
 
 
 @pytest.fixture

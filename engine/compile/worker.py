@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError
+from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError, quoted
 from vcc.engine.compile.golden import Skipped, make_golden
 from vcc.engine.config.environment import recorded_reads, use_build_folder, use_temporary_folder
 from vcc.engine.native import die_with_parent
@@ -134,7 +134,7 @@ def _golden(job: Job) -> list[str]:
 def _unexpected(job: Job, error: BaseException) -> CompileError:
     return CompileError(
         f"piece {job.piece.id[:12]} does not compile",
-        f"{type(error).__name__}: {str(error).strip()[:1500]}",
+        quoted(error),
         "the log above ends with the compiler's own words; --keep DIR keeps the piece's source",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmap import mmap
+
 import pytest
 
 from vcc.engine.events import Events, NotedEvents, NullEvents
@@ -11,6 +13,14 @@ from vcc.engine.stage_monitor import Monitor
 MB = 1 << 20
 
 measures = pytest.mark.skipif(not begin_peak(), reason="/proc does not begin the peak anew")
+
+
+def pages(count: int) -> mmap:
+    """So many MB of the system's memory: the heap of a long process may hold that much free."""
+    taken = mmap(-1, count * MB)
+    for _ in range(count):
+        taken.write(b"x" * MB)
+    return taken
 
 
 class Clock:
@@ -58,11 +68,10 @@ def test_memory_belongs_to_the_stage_that_took_it() -> None:
     monitor = Monitor()
     with monitor.phase("outer"):
         with monitor.phase("large"):
-            gone = bytearray(b"x" * (96 * MB))
-            del gone
+            pages(96).close()
         with monitor.phase("small"):
-            kept = bytearray(b"x" * (24 * MB))
-    del kept
+            kept = pages(24)
+    kept.close()
     found = {one.name: one for one in monitor.stages}
     now, _ = resident()
     assert found["large"].peak_bytes - found["small"].peak_bytes > 40 * MB

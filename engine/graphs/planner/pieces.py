@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from vcc.cache.errors import CompileError, VccError
+from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.reader import read_piece
@@ -81,7 +81,7 @@ def _compiled(
     except Exception as error:
         raise CompileError(
             f"piece {piece.id[:12]} does not compile for {profile.target}",
-            f"{type(error).__name__}: {str(error).strip()[:1500]}",
+            quoted(error),
         ) from error
     return read_piece(piece, compiled, arguments)
 

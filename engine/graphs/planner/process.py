@@ -25,6 +25,7 @@ from vcc.cache.errors import (
     ModelError,
     StorageError,
     VccError,
+    quoted,
 )
 from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.events import Events
@@ -159,7 +160,7 @@ def _build(settled: Settled, profile: DeviceProfile, folder: Path, pipe: Connect
 
 
 def _unexpected(error: BaseException) -> CompileError:
-    text = f"{type(error).__name__}: {str(error).strip()[:1500]}"
+    text = quoted(error)
     return CompileError("the model does not compile for a GPU", text)
 
 

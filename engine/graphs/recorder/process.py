@@ -24,6 +24,7 @@ from vcc.cache.errors import (
     GraphError,
     ModelError,
     VccError,
+    quoted,
 )
 from vcc.engine.compile.scratch import scratch
 from vcc.engine.events import Events
@@ -148,7 +149,7 @@ def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -
         (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")
     except BaseException as error:
         traceback.print_exc()
-        text = f"{type(error).__name__}: {str(error).strip()[:1500]}"
+        text = quoted(error)
         found = GraphError("the model could not be recorded", text).as_dict()
         (folder / FAILED).write_text(json.dumps(found), encoding="utf-8")
     os._exit(code)

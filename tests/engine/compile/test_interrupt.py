@@ -56,7 +56,7 @@ def test_without_a_compiler_the_command_says_what_is_missing(model: Path, tmp_pa
 
 
 def test_a_compiler_that_fails_is_quoted(model: Path, tmp_path: Path, needs_compiler: None) -> None:
-    path = compiler_that('echo "fatal: wafer too hot" >&2; exit 4', tmp_path / "bin")
+    path = compiler_that('echo "fatal: wafer too hot" >&2; exit 4', tmp_path / ("long" * 40))
     command = Command(model, tmp_path / "store", tmp_path / "temp")
     process = command.start(PATH=path)
     out, _ = process.communicate()
