@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vcc.engine.ops.native_experts import moe_experts, topk_softmax
+
 QUERY_CHUNK = 256
 """Query rows scored at a time: bounds the score matrix at QUERY_CHUNK x H x context floats."""
 
@@ -168,5 +170,7 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("rotary_embedding", rotary_embedding),
     ("kv_write", kv_write),
     ("paged_attention", paged_attention),
+    ("topk_softmax", topk_softmax),
+    ("moe_experts", moe_experts),
 )
 """Operator name -> plain-torch implementation."""

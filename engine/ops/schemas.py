@@ -60,6 +60,11 @@ def _like_q_and_k(q: Tensor, k: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape)
 
 
+def _chosen(logits: Tensor, top_k: int, *_: object) -> tuple[Tensor, Tensor]:
+    shape = (logits.shape[0], top_k)
+    return logits.new_empty(shape, dtype=torch.float32), logits.new_empty(shape, dtype=torch.int32)
+
+
 def _nothing(*_: object) -> None:
     return None
 
@@ -93,5 +98,15 @@ OPS: tuple[OpSchema, ...] = (
         " Tensor(a!) out, float scale, int sliding_window=0, float soft_cap=0.0) -> ()",
         _nothing,
     ),
+    OpSchema(
+        "topk_softmax",
+        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
+        _chosen,
+    ),
+    OpSchema(
+        "moe_experts",
+        "(Tensor x, Tensor gate_up, Tensor down, Tensor weights, Tensor ids) -> Tensor",
+        _like_x,
+    ),
 )
-"""All operators; `docs/architecture.md` and the native library name the same six."""
+"""All operators; `docs/architecture.md` and the native library name the same."""

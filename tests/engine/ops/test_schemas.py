@@ -26,6 +26,14 @@ def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
         "silu_and_mul": (x,),
         "rotary_embedding": (q, k, cos, sin, 16),
         "kv_write": (k, k.flip(0), batch.kv_cache, slots),
+        "topk_softmax": (torch.randn(5, 7).to(dtype), 3, True),
+        "moe_experts": (
+            x,
+            torch.randn(7, 2 * 24, 48).to(dtype),
+            torch.randn(7, 48, 24).to(dtype),
+            torch.rand(3, 2),
+            torch.tensor([[0, 6], [6, 2], [1, 6]], dtype=torch.int32),
+        ),
         "paged_attention": (batch.q, batch.kv_cache, *indices, torch.empty(5, 64).to(dtype), 0.25),
     }
 
