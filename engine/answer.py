@@ -22,7 +22,7 @@ from vcc.engine.runtime.defaults import (
 from vcc.engine.runtime.generate import TokenEvent, generate
 from vcc.engine.runtime.report import Answer, RunReport, make_report
 from vcc.engine.runtime.scheduler import Finish, Request, check_request
-from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, open_tokenizer
+from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, check_text, open_tokenizer
 from vcc.engine.session import Session, open_session
 
 OnText = Callable[[int, str], None]
@@ -87,9 +87,10 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
     with session.ledger.phase("resolve"):
         defaults = resolve_generation(source.generation, asked.overrides)
         tokenizer = _tokenizer(source, asked)
-        requests = _requests(asked, tokenizer, defaults)
-        for request in requests:  # before anything is booted or built for it
-            check_request(request, _planned(session.settled))
+        limits = _planned(session.settled)  # before anything is booted or built for it
+        requests = _requests(asked, tokenizer, defaults, limits.context)
+        for request in requests:
+            check_request(request, limits)
     for note in defaults.notes:
         session.events.note(note)
     lengths = [len(one.token_ids) + one.max_new_tokens for one in requests]
@@ -143,12 +144,12 @@ def _tokenizer(source: Source, asked: Asked) -> Tokenizer | None:
 
 
 def _requests(
-    asked: Asked, tokenizer: Tokenizer | None, defaults: GenerationDefaults
+    asked: Asked, tokenizer: Tokenizer | None, defaults: GenerationDefaults, context: int
 ) -> list[Request]:
     return [
         Request(
             index=index,
-            token_ids=_ids(prompt, tokenizer, chat=asked.chat),
+            token_ids=_ids(prompt, tokenizer, context, chat=asked.chat),
             params=defaults.params,
             max_new_tokens=defaults.max_new_tokens,
             eos=defaults.eos,
@@ -157,12 +158,15 @@ def _requests(
     ]
 
 
-def _ids(prompt: Prompt, tokenizer: Tokenizer | None, *, chat: bool) -> tuple[int, ...]:
+def _ids(
+    prompt: Prompt, tokenizer: Tokenizer | None, context: int, *, chat: bool
+) -> tuple[int, ...]:
     """Token ids; none for an empty text, to which a tokenizer would still add its start token."""
     if prompt.token_ids is not None:
         return prompt.token_ids
     if tokenizer is None or not prompt.text:
         return ()
+    check_text(tokenizer, prompt.text, context)
     return encode_chat(tokenizer, prompt.text) if chat else tokenizer.encode(prompt.text)
 
 

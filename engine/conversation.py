@@ -12,7 +12,7 @@ from vcc.engine.runtime.defaults import Overrides, resolve_generation
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.report import Answer, RunReport, make_report
 from vcc.engine.runtime.scheduler import Request
-from vcc.engine.runtime.tokenizer import open_tokenizer
+from vcc.engine.runtime.tokenizer import check_text, open_tokenizer
 from vcc.engine.session import Session, open_session
 
 
@@ -76,6 +76,7 @@ class Conversation:
 
     def _request(self, messages: list[Message]) -> Request:
         text = render_chat(self._tokenizer, messages)
+        check_text(self._tokenizer, text, self._ready.booted.runner.limits.context)
         return Request(
             index=len(self._answers),
             token_ids=self._tokenizer.encode(text, special_tokens=False),

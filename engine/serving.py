@@ -24,7 +24,7 @@ from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_st
 from vcc.engine.runtime.report import Answer
 from vcc.engine.runtime.sample import sample
 from vcc.engine.runtime.scheduler import Request, Scheduler
-from vcc.engine.runtime.tokenizer import Tokenizer, open_tokenizer
+from vcc.engine.runtime.tokenizer import Tokenizer, check_text, open_tokenizer
 
 if TYPE_CHECKING:
     from vcc.engine.models.source import Source
@@ -156,6 +156,7 @@ class Serving:
         tokenizer = self._text_tokenizer()
         if not prompt:
             return ()
+        check_text(tokenizer, prompt, self._runner.limits.context)
         return encode_chat(tokenizer, prompt) if chat else tokenizer.encode(prompt)
 
     def _text_tokenizer(self) -> Tokenizer:

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <utility>
-#include <vector>
 
 #include "abi/error.h"
 #include "recorder/cupti.h"
@@ -19,15 +17,6 @@ using Span = std::pair<size_t, size_t>;  // offset and size of one parameter
 
 // Below are small numbers, above is no canonical address: neither can be memory.
 constexpr uint64_t kLowestAddress = 1ull << 24, kHighestAddress = 1ull << 57;
-
-std::vector<Span> spans_of(CUfunction function) {
-  std::vector<Span> spans;
-  size_t offset = 0, size = 0;
-  while (driver().cuFuncGetParamInfo(function, spans.size(), &offset, &size) == CUDA_SUCCESS) {
-    spans.emplace_back(offset, size);
-  }
-  return spans;
-}
 
 std::string from_array(void* const* parameters, const std::vector<Span>& spans) {
   size_t end = 0;
@@ -123,7 +112,7 @@ void write_kernel(Json& json, CUgraphNode node, const HostWords& host) {
   const char* name = nullptr;
   VCC_CU(cuFuncGetName(&name, function));
   VCC_CU(cuFuncGetModule(&module, function));
-  const std::vector<Span> spans = spans_of(function);
+  const std::vector<Span> spans = parameter_spans(function);
   json.name("kind").text("kernel").name("function").text(name);
   json.name("cubin").number(Cubins::of_process().find(module, name));
   write_three(json, "grid", found.gridDimX, found.gridDimY, found.gridDimZ);
@@ -191,6 +180,17 @@ void write_edges(Json& json, CUgraph graph, const std::map<CUgraphNode, size_t>&
 }
 
 }  // namespace
+
+std::vector<Span> parameter_spans(CUfunction function) {
+  std::vector<Span> spans;
+  size_t offset = 0, size = 0;
+  for (;;) {
+    const CUresult said = driver().cuFuncGetParamInfo(function, spans.size(), &offset, &size);
+    if (said == CUDA_ERROR_INVALID_VALUE) return spans;  // there is no parameter of this number
+    if (said != CUDA_SUCCESS) fail_call(said, "cuFuncGetParamInfo", __FILE__, __LINE__);
+    spans.emplace_back(offset, size);
+  }
+}
 
 std::string describe_graph(CUgraph graph) {
   size_t count = 0;

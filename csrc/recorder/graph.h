@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "recorder/calls.h"
 
@@ -20,5 +22,8 @@ namespace vcc::recorder {
 // allocation, `host` those that are addresses of this process (host_words.h). Kinds that a node
 // table cannot hold are described, not refused: the reader decides.
 std::string describe_graph(CUgraph graph);
+
+// Offset and size of each of a kernel's parameters; throws when the driver fails before the end.
+std::vector<std::pair<size_t, size_t>> parameter_spans(CUfunction function);
 
 }  // namespace vcc::recorder

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "abi/error.h"
+#include "recorder/graph.h"
 
 namespace vcc::recorder {
 
@@ -26,8 +27,7 @@ Block aligned_copy(const std::vector<uint8_t>& bytes) {
 
 std::vector<void*> pointers_into(uint8_t* block, size_t bytes, CUfunction function) {
   std::vector<void*> pointers;
-  size_t offset = 0, size = 0;
-  while (driver().cuFuncGetParamInfo(function, pointers.size(), &offset, &size) == CUDA_SUCCESS) {
+  for (const auto& [offset, size] : parameter_spans(function)) {
     if (offset + size > bytes) {
       throw Error(Code::kIntegrity, "a kernel's parameters do not fit its node",
                   "parameter " + std::to_string(pointers.size()) + " ends at byte " +

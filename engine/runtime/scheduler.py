@@ -29,6 +29,10 @@ class Finish(str, Enum):
     CONTEXT = "context"  # the context is full
 
 
+MOST_REQUESTS = 1 << 31
+"""Request numbers are 32-bit words of the sampling counter, on the device too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One prompt and how to answer it.
@@ -51,6 +55,12 @@ class Request:
 def check_request(request: Request, limits: StepLimits) -> None:
     """Raise UsageError for a prompt that cannot be answered."""
     name, count = f"prompt {request.index}", len(request.token_ids)
+    if not 0 <= request.index < MOST_REQUESTS:
+        raise UsageError(
+            f"{name} has a number that sampling cannot hold",
+            f"numbers of a run's requests are 0 to {MOST_REQUESTS - 1}",
+            "number requests from 0, or leave the number out",
+        )
     if not count:
         raise UsageError(f"{name} is empty", "there is no token to start from", "give it some text")
     if count >= limits.context:

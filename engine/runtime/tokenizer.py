@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import ModelError
+from vcc.cache.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     import tokenizers
+
+_CHARACTERS = 16
+"""Characters to a token of the context that are encoded on trial; text has about four."""
 
 _REPLACEMENT = "\ufffd"
 _IDS_HINT = "give token ids instead: --prompts FILE with a JSON list such as [[1, 15, 27]]"
@@ -48,6 +51,30 @@ class Tokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
         return str(self.model.decode(list(token_ids), skip_special_tokens=True))
+
+
+def check_text(tokenizer: Tokenizer, text: str, context: int) -> None:
+    """Refuse a text that is far too long by its beginning: encoding all of it may take minutes.
+
+    Args:
+        tokenizer: of the model.
+        text: the prompt.
+        context: tokens that a sequence can have.
+
+    Raises:
+        UsageError: the beginning alone has more than twice as many tokens.
+    """
+    head = text[: context * _CHARACTERS]
+    if len(head) == len(text):
+        return
+    count = len(tokenizer.encode(head, special_tokens=False))
+    if count > 2 * context:
+        raise UsageError(
+            "the prompt is too long",
+            f"its first {len(head)} of {len(text)} characters are {count} tokens, the context "
+            f"holds {context}, the answer included",
+            "shorten the prompt, or compile with a larger --max-model-len",
+        )
 
 
 def _cannot_encode(error: BaseException) -> ModelError:

@@ -64,8 +64,25 @@ class IoBuffer:
             "version": 3,
         }
 
-    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
-        """A capsule for `torch.from_dlpack` and its like; nothing is queued, so no stream waits."""
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule for `torch.from_dlpack` and its like; nothing is queued, so no stream waits.
+
+        Raises:
+            BufferError: a copy is asked for, or memory of another device.
+            UsageError: the protocol has no name for the dtype.
+        """
+        del stream, max_version  # an unversioned capsule answers every version
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            wanted = "a copy" if copy else f"memory of device {dl_device}"
+            here = f"cuda:{self.device}"
+            raise BufferError(f"{self.tensor.name} lies on {here} and is lent there, not {wanted}")
         code, _text = self._kind()
         kind = (code, 8 * DTYPES[self.tensor.dtype])
         return dlpack_capsule(self, self.tensor.address, self.tensor.shape, kind, self.device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine.arena import Arena
@@ -38,21 +39,27 @@ def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
         if not tables:
             raise IntegrityError("the artifact has no node table", "it records no step either")
         _check_cubins(boot)
-    with boot.ledger.phase("modules"):
-        arena = Arena(device.ordinal)
-        first = PlayerHandle(arena.handle, tables[largest_first(tables)[0]])
-        for name, data in blobs.items():
-            if name.startswith(CUBIN):
-                first.add_cubin(name.removeprefix(CUBIN), data)
-    limits = _limits(boot, tables)
-    with boot.ledger.phase("graphs"):
-        steps = place(first, tables, limits.num_blocks, limits)
-        boot.counters.add("restores", len(steps))
-    with boot.ledger.phase("weights"):
-        filled = fill_weights(boot, device, steps[0].layout.weight_place, blobs)
-        boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
-    dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
-    return RecordedRunner(steps, dispatcher, limits, GraphStat(), arena)
+    with ExitStack() as failed:  # a boot that fails gives everything back at once
+        with boot.ledger.phase("modules"):
+            arena = failed.enter_context(Arena(device.ordinal))
+            first = PlayerHandle(arena.handle, tables[largest_first(tables)[0]])
+            failed.callback(first.close)
+            for name, data in blobs.items():
+                if name.startswith(CUBIN):
+                    first.add_cubin(name.removeprefix(CUBIN), data)
+        limits = _limits(boot, tables)
+        with boot.ledger.phase("graphs"):
+            steps = place(first, tables, limits.num_blocks, limits)
+            for step in steps[1:]:
+                failed.callback(step.handle.close)
+            boot.counters.add("restores", len(steps))
+        with boot.ledger.phase("weights"):
+            filled = fill_weights(boot, device, steps[0].layout.weight_place, blobs)
+            boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
+        dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
+        runner = RecordedRunner(steps, dispatcher, limits, GraphStat(), arena)
+        failed.pop_all()
+    return runner
 
 
 def _check_cubins(boot: Boot) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +78,11 @@ class RecordedStep:
     layout: Layout
     inputs: tuple[StepInputs, ...]
 
+    @property
+    def dtype(self) -> str:
+        """Element type of the logits."""
+        return self.layout.tensor("logits").dtype
+
 
 def largest_first(tables: Mapping[Recorded, bytes]) -> list[Recorded]:
     """The order of making players: the first one's memory serves all."""
@@ -99,21 +105,30 @@ def place(
         DeviceError: out of memory.
     """
     steps: list[RecordedStep] = []
-    for index, recorded in enumerate(largest_first(tables)):
-        handle = first if index == 0 else first.beside(tables[recorded])
-        handle.place(blocks, blocks, SLOTS, RING)
-        layout = Layout.read(handle.describe())
-        sizes = {"T": recorded.tokens, "B": recorded.seqs, "K": blocks}
-        check_step(layout, sizes, limits)
-        if steps and layout.tensor("logits").dtype != steps[0].layout.tensor("logits").dtype:
-            raise IntegrityError("recorded tables have logits of different dtypes")
-        writers = tuple(
-            StepInputs(_Slot(layout, slot), _sized(limits, recorded))
-            for slot in range(len(layout.slots))
-        )
-        handle.build([recorded.shape], 1, THREADS)
-        steps.append(RecordedStep(recorded, handle, layout, writers))
+    with ExitStack() as failed:
+        for recorded in largest_first(tables):
+            handle = first.beside(tables[recorded]) if steps else first
+            if steps:
+                failed.callback(handle.close)
+            steps.append(_place_one(handle, recorded, blocks, limits))
+            if steps[-1].dtype != steps[0].dtype:
+                raise IntegrityError("recorded tables have logits of different dtypes")
+        failed.pop_all()
     return tuple(steps)
+
+
+def _place_one(
+    handle: PlayerHandle, recorded: Recorded, blocks: int, limits: StepLimits
+) -> RecordedStep:
+    handle.place(blocks, blocks, SLOTS, RING)
+    layout = Layout.read(handle.describe())
+    check_step(layout, {"T": recorded.tokens, "B": recorded.seqs, "K": blocks}, limits)
+    writers = tuple(
+        StepInputs(_Slot(layout, slot), _sized(limits, recorded))
+        for slot in range(len(layout.slots))
+    )
+    handle.build([recorded.shape], 1, THREADS)
+    return RecordedStep(recorded, handle, layout, writers)
 
 
 class RecordedRunner:

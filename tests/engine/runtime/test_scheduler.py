@@ -153,3 +153,9 @@ def test_tokens_of_a_run_are_committed_one_by_one() -> None:
     finishes = [scheduler.commit_rows(sequence, 1, token) for token in (5, 6)]
     assert finishes == [None, Finish.LENGTH]
     assert not scheduler.busy
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 31])
+def test_a_number_that_sampling_cannot_hold_is_refused(number):
+    with pytest.raises(UsageError, match="number that sampling cannot hold"):
+        Scheduler(limits(), [_request(number, 2)])

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers
 
-from vcc.cache.errors import ModelError
-from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, open_tokenizer
+from vcc.cache.errors import ModelError, UsageError
+from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, check_text, open_tokenizer
 
 
 def _byte_level():
@@ -128,3 +128,15 @@ def test_a_panic_of_the_library_is_a_fault_of_the_model() -> None:
     with pytest.raises(ModelError, match="cannot encode") as caught:
         broken.encode("x")
     assert "unknown special token" in caught.value.why
+
+
+def test_a_text_far_too_long_is_refused_by_its_beginning(byte_level):
+    with pytest.raises(UsageError) as found:
+        check_text(byte_level, "word " * 1_000_000, context=100)
+    assert "its first 1600 of 5000000 characters are 1600 tokens" in found.value.why
+
+
+def test_a_text_whose_tokens_are_long_is_encoded_whole(byte_level, monkeypatch):
+    check_text(byte_level, "abc" * 533, context=100)  # as long as what is tried
+    monkeypatch.setattr(Tokenizer, "encode", lambda *_, **__: (1,) * 200)
+    check_text(byte_level, "abc" * 5000, context=100)  # few tokens: the rest may have none

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 
+import numpy as np
 import pytest
 from support.fake_cuda.fixtures import RawArena
 from support.player_runner import running
@@ -65,3 +66,13 @@ def test_a_dtype_without_a_name_is_refused() -> None:
     tensor = Tensor("x", "x", "input", "float8_e5m2", (4,), 0x1000, -1)
     with pytest.raises(UsageError, match="float8_e5m2"):
         IoBuffer(None, tensor, 0).__dlpack__()
+
+
+def test_a_copy_or_another_device_is_refused_as_the_protocol_says() -> None:
+    tensor = Tensor("x", "x", "input", "float32", (4,), 0x1000, -1)
+    buffer = IoBuffer(None, tensor, 0)
+    with pytest.raises(BufferError, match="x lies on cuda:0"):
+        np.from_dlpack(buffer, device="cpu")
+    with pytest.raises(BufferError, match="a copy"):
+        buffer.__dlpack__(copy=True)
+    assert buffer.__dlpack__(dl_device=buffer.__dlpack_device__(), max_version=(1, 0))
