@@ -10,7 +10,7 @@ import pytest
 from support.fake_cuda import Fake
 from support.fake_cuda.fixtures import RawArena
 
-from vcc.cache.errors import GraphError, IntegrityError
+from vcc.cache.errors import DeviceError, GraphError, IntegrityError
 from vcc.engine.config.modes import CompileMode, GraphMode
 from vcc.engine.config.types import CompilationConfig
 from vcc.engine.graphs.recorder.decoder_plan import LOGITS, decoder_recording
@@ -184,6 +184,22 @@ def test_a_table_of_larger_memory_is_refused(fake: Fake, arena: RawArena) -> Non
     with pytest.raises(IntegrityError, match="does not fit the memory"):
         place(first, tables, LIMITS.num_blocks, LIMITS)
     first.close()
+
+
+def test_tables_that_were_placed_are_closed_when_a_later_one_fails(
+    fake: Fake, arena: RawArena
+) -> None:
+    tables = {Recorded.parse(one.blob): table(recording(), one) for one in STEPS}
+    first = PlayerHandle(arena.handle, tables[largest_first(tables)[0]])
+    made, destroyed = fake.count("cuGraphInstantiate"), fake.count("cuGraphExecDestroy")
+    fake.fail("cuGraphInstantiate", nth=3)
+    with pytest.raises(DeviceError, match="OUT_OF_MEMORY") as caught:
+        place(first, tables, LIMITS.num_blocks, LIMITS)
+    assert fake.count("cuGraphInstantiate") - made == 3
+    assert fake.count("cuGraphExecDestroy") - destroyed == 1, "the second; the first is ours"
+    first.close()
+    assert fake.count("cuGraphExecDestroy") - destroyed == 2
+    assert caught.tb is not None  # it kept every frame alive, so nothing was merely collected
 
 
 HOSTILE: dict[str, tuple[Callable[[NodeTable], NodeTable], str]] = {
