@@ -11,7 +11,7 @@ import torch
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine import native
-from vcc.engine.ops import native_torch, schemas
+from vcc.engine.ops import native_fused, native_torch, schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,15 @@ def _load() -> _Loaded:
     library = torch.library.Library(schemas.NAMESPACE, "DEF")
     schemas.define(library)
     backend = _load_compiled()
-    if backend.name == "native":
-        for name, function in native_torch.IMPLEMENTATIONS:
+    for name, function in (*native_torch.IMPLEMENTATIONS, *native_fused.IMPLEMENTATIONS):
+        if not _has_cpu_kernel(name):
             library.impl(name, function, "CPU")
     return _Loaded(backend, library)
+
+
+def _has_cpu_kernel(name: str) -> bool:
+    """Whether the compiled library brought one: it has none for operators that gain nothing."""
+    return bool(getattr(torch.ops.vcc, name).default.has_kernel_for_dispatch_key("CPU"))
 
 
 def _load_compiled() -> OpsBackend:

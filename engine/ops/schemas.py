@@ -52,7 +52,7 @@ def _pair_like_x(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
     return x.new_empty(x.shape), x.new_empty(x.shape)
 
 
-def _half_of_x(x: Tensor) -> Tensor:
+def _half_of_x(x: Tensor, *_: object) -> Tensor:
     return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
 
 
@@ -63,6 +63,51 @@ def _like_q_and_k(q: Tensor, k: Tensor, *_: object) -> tuple[Tensor, Tensor]:
 def _chosen(logits: Tensor, top_k: int, *_: object) -> tuple[Tensor, Tensor]:
     shape = (logits.shape[0], top_k)
     return logits.new_empty(shape, dtype=torch.float32), logits.new_empty(shape, dtype=torch.int32)
+
+
+def _fp8(x: Tensor, width: int) -> Tensor:
+    return x.new_empty((*x.shape[:-1], width), dtype=torch.float8_e4m3fn)
+
+
+def _fp8_and_scales(x: Tensor, width: int, block_size: int) -> tuple[Tensor, Tensor]:
+    scales = (*x.shape[:-1], width // block_size if block_size else 1)
+    return _fp8(x, width), x.new_empty(scales, dtype=torch.float32)
+
+
+def _norm_quant(x: Tensor, *_: object) -> Tensor:
+    return _fp8(x, x.shape[-1])
+
+
+def _norm_quant_dynamic(
+    x: Tensor, weight: Tensor, eps: float, offset: float = 0.0, block_size: int = 0, *_: object
+) -> tuple[Tensor, Tensor]:
+    return _fp8_and_scales(x, x.shape[-1], block_size)
+
+
+def _add_norm_quant(x: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    return _fp8(x, x.shape[-1]), x.new_empty(x.shape)
+
+
+def _add_norm_quant_dynamic(
+    x: Tensor, residual: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (*_norm_quant_dynamic(x, *rest), x.new_empty(x.shape))
+
+
+def _half_quant(x: Tensor, *_: object) -> Tensor:
+    return _fp8(x, x.shape[-1] // 2)
+
+
+def _silu_quant_dynamic(x: Tensor, block_size: int = 0, *_: object) -> tuple[Tensor, Tensor]:
+    return _fp8_and_scales(x, x.shape[-1] // 2, block_size)
+
+
+def _gelu_quant_dynamic(x: Tensor, tanh: bool = False, *rest: Any) -> tuple[Tensor, Tensor]:
+    return _silu_quant_dynamic(x, *rest)
+
+
+def _linear(x: Tensor, norm_weight: Tensor, weight: Tensor, *_: object) -> Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
 def _nothing(*_: object) -> None:
@@ -107,6 +152,74 @@ OPS: tuple[OpSchema, ...] = (
         "moe_experts",
         "(Tensor x, Tensor gate_up, Tensor down, Tensor weights, Tensor ids) -> Tensor",
         _like_x,
+    ),
+    OpSchema("gelu_and_mul", "(Tensor x, bool tanh=False) -> Tensor", _half_of_x),
+    OpSchema(
+        "rms_norm_quant",
+        "(Tensor x, Tensor weight, Tensor scale, float eps, float weight_offset=0.0) -> Tensor",
+        _norm_quant,
+    ),
+    OpSchema(
+        "rms_norm_quant_dynamic",
+        "(Tensor x, Tensor weight, float eps, float weight_offset=0.0, int block_size=0,"
+        " float least=0.0) -> (Tensor, Tensor)",
+        _norm_quant_dynamic,
+    ),
+    OpSchema(
+        "fused_add_rms_norm_quant",
+        "(Tensor x, Tensor residual, Tensor weight, Tensor scale, float eps,"
+        " float weight_offset=0.0) -> (Tensor, Tensor)",
+        _add_norm_quant,
+    ),
+    OpSchema(
+        "fused_add_rms_norm_quant_dynamic",
+        "(Tensor x, Tensor residual, Tensor weight, float eps, float weight_offset=0.0,"
+        " int block_size=0, float least=0.0) -> (Tensor, Tensor, Tensor)",
+        _add_norm_quant_dynamic,
+    ),
+    OpSchema("silu_and_mul_quant", "(Tensor x, Tensor scale) -> Tensor", _half_quant),
+    OpSchema(
+        "silu_and_mul_quant_dynamic",
+        "(Tensor x, int block_size=0, float least=0.0) -> (Tensor, Tensor)",
+        _silu_quant_dynamic,
+    ),
+    OpSchema(
+        "gelu_and_mul_quant", "(Tensor x, Tensor scale, bool tanh=False) -> Tensor", _half_quant
+    ),
+    OpSchema(
+        "gelu_and_mul_quant_dynamic",
+        "(Tensor x, bool tanh=False, int block_size=0, float least=0.0) -> (Tensor, Tensor)",
+        _gelu_quant_dynamic,
+    ),
+    OpSchema(
+        "rms_norm_linear",
+        "(Tensor x, Tensor norm_weight, Tensor weight, Tensor? bias, float eps,"
+        " float weight_offset=0.0) -> Tensor",
+        _linear,
+    ),
+    OpSchema(
+        "qk_norm_rope",
+        "(Tensor q, Tensor k, Tensor q_weight, Tensor k_weight, Tensor cos, Tensor sin,"
+        " int head_dim, float eps, float weight_offset=0.0) -> (Tensor, Tensor)",
+        _like_q_and_k,
+    ),
+    OpSchema(
+        "rope_kv_write",
+        "(Tensor q, Tensor k, Tensor v, Tensor cos, Tensor sin, Tensor(a!) kv_cache,"
+        " Tensor slot_mapping, Tensor(b!) q_out, int head_dim) -> ()",
+        _nothing,
+    ),
+    OpSchema(
+        "paged_attention_quant",
+        "(Tensor q, Tensor kv_cache, Tensor block_table, Tensor seq_lens, Tensor query_start,"
+        " Tensor(a!) out, Tensor out_scale, float scale, int sliding_window=0,"
+        " float soft_cap=0.0) -> ()",
+        _nothing,
+    ),
+    OpSchema(
+        "topk_sigmoid",
+        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
+        _chosen,
     ),
 )
 """All operators; `docs/architecture.md` and the native library name the same."""

@@ -10,7 +10,7 @@ import torch
 from support.paged import Heads, paged_batch
 from torch.library import opcheck
 
-from vcc.engine.ops import native_torch, schemas
+from vcc.engine.ops import native_fused, native_torch, schemas
 
 
 def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
@@ -20,7 +20,23 @@ def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
     batch = paged_batch(Heads(4, 2, 16), [(9, 3), (2, 1)], dtype, padding_rows=1)
     slots = torch.tensor([3, -1, 7, 8, 9], dtype=torch.int32)
     indices = (batch.block_table, batch.seq_lens, batch.query_start)
+    scale, wide = torch.tensor(0.02), torch.randn(16).to(dtype)
+    fp8 = torch.empty(5, 64, dtype=torch.float8_e4m3fn)
     return {
+        "gelu_and_mul": (x, True),
+        "rms_norm_quant": (x, weight, scale, 1e-6, 1.0),
+        "rms_norm_quant_dynamic": (x, weight, 1e-6, 0.0, 16),
+        "fused_add_rms_norm_quant": (x, x.flip(0), weight, scale, 1e-6),
+        "fused_add_rms_norm_quant_dynamic": (x, x.flip(0), weight, 1e-6),
+        "silu_and_mul_quant": (x, scale),
+        "silu_and_mul_quant_dynamic": (x, 8, 1e-12),
+        "gelu_and_mul_quant": (x, scale),
+        "gelu_and_mul_quant_dynamic": (x, True, 0, 1e-12),
+        "rms_norm_linear": (x, weight, torch.randn(8, 48).to(dtype), None, 1e-6),
+        "qk_norm_rope": (q, k, wide, wide.flip(0), cos, sin, 16, 1e-6),
+        "rope_kv_write": (q, k, k.flip(0), cos, sin, batch.kv_cache, slots, q.flip(0), 16),
+        "paged_attention_quant": (batch.q, batch.kv_cache, *indices, fp8, scale, 0.25),
+        "topk_sigmoid": (torch.randn(5, 7).to(dtype), 3, True),
         "rms_norm": (x, weight, 1e-6, 1.0),
         "fused_add_rms_norm": (x, x.flip(0), weight, 1e-6),
         "silu_and_mul": (x,),
@@ -41,7 +57,10 @@ def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", [op.name for op in schemas.OPS])
 def test_opcheck_passes(ops: Any, name: str, dtype: torch.dtype) -> None:
-    opcheck(getattr(ops, name).default, _arguments(dtype)[name])
+    # Torch's look at aliases multiplies inputs that are written, which it cannot do in fp8.
+    checks = ("test_schema",) if name != "paged_attention_quant" else ()
+    rest = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+    opcheck(getattr(ops, name).default, _arguments(dtype)[name], test_utils=(*checks, *rest))
 
 
 def test_the_table_is_what_torch_has(ops: Any) -> None:
@@ -52,7 +71,8 @@ def test_the_table_is_what_torch_has(ops: Any) -> None:
 
 
 def test_every_operator_has_a_plain_torch_implementation() -> None:
-    assert [name for name, _ in native_torch.IMPLEMENTATIONS] == [op.name for op in schemas.OPS]
+    mine = (*native_torch.IMPLEMENTATIONS, *native_fused.IMPLEMENTATIONS)
+    assert [name for name, _ in mine] == [op.name for op in schemas.OPS]
 
 
 def test_fakes_of_empty_and_single_row_inputs(ops: Any) -> None:
