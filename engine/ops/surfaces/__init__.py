@@ -1,0 +1,1 @@
+"""Surfaces: tables, one a package of kernels, that say how an operator of ours is called there."""
