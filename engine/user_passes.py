@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 
-from vcc.cache.digest import Digest
-from vcc.cache.errors import ConfigError, ModelError
-from vcc.engine.config.checks import suggestion
-from vcc.engine.config.plain import canonical
-from vcc.engine.models.factory import FactoryRef, sources_of
+from vcc.engine import user_code
+from vcc.engine.models.factory import FactoryRef
+from vcc.engine.user_code import PASS
 
-GROUP = "vcc.passes"
+GROUP = PASS.group
 """Entry points of installed packages that name passes."""
 
 SOURCE = "user_pass."
@@ -20,7 +17,7 @@ SOURCE = "user_pass."
 
 def entry_points() -> dict[str, str]:
     """Names of installed passes, with `module:NAME` of each."""
-    return {one.name: one.value for one in metadata.entry_points(group=GROUP)}
+    return user_code.entry_points(PASS)
 
 
 def reference(name: str) -> FactoryRef:
@@ -32,21 +29,7 @@ def reference(name: str) -> FactoryRef:
     Raises:
         ConfigError: neither.
     """
-    text = name
-    if ":" not in name:
-        installed = entry_points()
-        if name not in installed:
-            known = suggestion(name, installed) if installed else "no package brings one"
-            raise ConfigError(
-                f'there is no installed pass "{name}"',
-                f"no entry point of group {GROUP} has this name",
-                f"{known}; a pass of a file is module:NAME",
-            )
-        text = installed[name]
-    try:
-        return FactoryRef.parse(text)
-    except ModelError as error:
-        raise ConfigError(f'"{name}" names no pass', error.what, "write module:NAME") from error
+    return user_code.reference(PASS, name)
 
 
 def source_entries(names: Sequence[str]) -> Mapping[str, str]:
@@ -55,14 +38,4 @@ def source_entries(names: Sequence[str]) -> Mapping[str, str]:
     Raises:
         ConfigError: a pass or its source cannot be found.
     """
-    return {SOURCE + name: _digest(name) for name in names}
-
-
-def _digest(name: str) -> str:
-    try:
-        sources = sources_of(reference(name))
-    except ModelError as error:
-        raise ConfigError(
-            f"the source of pass {name} cannot be read", str(error), error.hint
-        ) from error
-    return Digest.of(canonical([list(pair) for pair in sources]).encode()).short
+    return {SOURCE + name: user_code.source_digest(PASS, name) for name in names}

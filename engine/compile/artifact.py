@@ -16,6 +16,7 @@ from vcc.engine.compile.versions import versions
 from vcc.engine.config.plain import plain
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.factory import LiveRef
+from vcc.engine.op_routes import op_routes
 from vcc.engine.request import Settled, request_pairs
 
 
@@ -90,7 +91,7 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         "model": plain(settled.model),
         "compilation": plain(settled.resolved.config),
         "reasons": [str(reason) for reason in settled.reasons],
-        "ops": [f"{d.op}: {'on' if d.enabled else 'off'} ({d.why})" for d in _decisions(settled)],
+        "ops": [one.as_dict() for one in op_routes(settled)],
         "stages": {name: round(seconds, 3) for name, seconds in stages.items()},
         "passes": [],
         "pieces": [],
@@ -105,10 +106,6 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         if isinstance(source.factory, LiveRef):
             info |= source.factory.held.told
     return info
-
-
-def _decisions(settled: Settled) -> Sequence[Any]:
-    return settled.resolved.ops.decisions
 
 
 def replan(manifest: Manifest, settled: Settled) -> Manifest:

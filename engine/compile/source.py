@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from vcc.cache.errors import UsageError
-from vcc.engine.config.modes import Platform
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
-from vcc.engine.ops.choice import OpChoice
+from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
 from vcc.engine.trace.decoder import StepShape, decoder_trace
 from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import TraceRequest
-
-KERNELS: Mapping[Platform, str] = {Platform.CPU: "cpu", Platform.CUDA: "triton"}
-"""Whose kernels an enabled custom op uses: on a GPU only Triton's become nodes of a table."""
 
 
 def trace_request(settled: Settled) -> TraceRequest:
@@ -28,8 +22,7 @@ def trace_request(settled: Settled) -> TraceRequest:
     load_ops()
     source, dtype = settled.request.source, DTYPES[torch_name(settled)]
     if source.kind == "decoder":
-        ops = OpChoice(settled.resolved.ops.enabled, KERNELS[settled.request.target.platform])
-        return decoder_trace(source.spec, dtype, ops, step_shape(settled))
+        return decoder_trace(source.spec, dtype, op_choice(settled), step_shape(settled))
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
     return module_trace(build_module(source.factory), source.shapes, dtype)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from vcc.cache.errors import ConfigError
-from vcc.engine.compile.source import KERNELS
 from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.graphs.recorder.capture import Run, Subject
@@ -22,7 +21,7 @@ from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.constants import constants_of
 from vcc.engine.models.decoder import Decoder
-from vcc.engine.ops.choice import OpChoice
+from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
 from vcc.engine.runtime.batch import StepLimits
@@ -78,9 +77,8 @@ def limits_of(settled: Settled, block_bytes: int, profile: DeviceProfile) -> Ste
 def _decoder(settled: Settled, profile: DeviceProfile) -> Subject:
     source = settled.request.source
     spec, dtype = source.spec, _dtype(settled)
-    ops = OpChoice(settled.resolved.ops.enabled, KERNELS[settled.request.target.platform])
     with torch.device("meta"):
-        module = Decoder(spec, dtype, ops)
+        module = Decoder(spec, dtype, op_choice(settled))
     shapes = {name: tuple(one.shape) for name, one in module.named_parameters()}
     block_bytes = spec.layers * prod(spec.kv_shape(1, settled.model.block_size or 1))
     limits = limits_of(settled, block_bytes * dtype.itemsize, profile)

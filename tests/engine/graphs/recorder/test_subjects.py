@@ -16,6 +16,7 @@ from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConf
 from vcc.engine.graphs.recorder import samples, subjects
 from vcc.engine.graphs.table.types import Role
 from vcc.engine.models.source import open_source
+from vcc.engine.ops.choice import OpChoice
 from vcc.engine.request import BuildRequest, Settled, settle
 from vcc.engine.torch_shim.profiles import PROFILES
 
@@ -57,7 +58,7 @@ def mlp(tmp_path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_decoder_runs_on_tensors_in_its_regions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subjects, "KERNELS", dict.fromkeys(subjects.KERNELS, "cpu"))
+    monkeypatch.setattr(subjects, "op_choice", lambda s: OpChoice(s.resolved.ops.enabled))
     subject = subjects.subject_of(settled("demo"), PROFILE)
     recording = subject.recording
     tensors = {}

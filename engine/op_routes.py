@@ -1,0 +1,167 @@
+"""The back end of each custom op of a request: chosen, refused, told. No torch.
+
+Keys, the manifest, `vcc compile --dry-run` and the build all ask here, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from vcc.cache.errors import ConfigError, DeviceError
+from vcc.engine.config.custom_ops import OpChoices
+from vcc.engine.config.modes import CompileMode, Platform
+from vcc.engine.ops.backends import NATIVE, names_of, order_of
+from vcc.engine.ops.capabilities import available
+from vcc.engine.ops.choice import OpChoice, Route, Subject, choose
+from vcc.engine.user_code import LAYER, source_digest
+
+if TYPE_CHECKING:
+    from vcc.engine.models.decoder_spec import DecoderSpec
+    from vcc.engine.request import Settled
+
+SOURCE = "user_op."
+"""Labels of key entries: the digest of what a replacement is written in."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpRoute:
+    """One custom op and its route."""
+
+    op: str
+    route: Route
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the manifest and for JSON output."""
+        refused = [{"backend": c.backend, "reason": c.refusal} for c in self.route.refused]
+        return {
+            "op": self.op,
+            "backend": self.route.backend,
+            "reason": self.route.reason,
+            "refused": refused,
+        }
+
+
+def op_choice(settled: Settled) -> OpChoice:
+    """What the layers of a request choose from; classes of the user's are imported."""
+    target, ops = settled.request.target, settled.resolved.ops
+    choice = choice_of(ops, target.platform, target.arch, settled.model.dtype)
+    for name, layer in _replacements(ops):
+        choice = choice.replacing(name, layer)
+    return choice
+
+
+def choice_of(ops: OpChoices, platform: Platform, arch: str = "", dtype: Any = None) -> OpChoice:
+    """A choice from what a configuration decided, on this install, without replacements."""
+    return OpChoice(
+        enabled=ops.enabled,
+        platform=platform.value,
+        asked=ops.asked,
+        arch=arch,
+        dtype="" if dtype is None else dtype.torch_name,
+        here=available(platform.value),
+        whys=ops.whys,
+    )
+
+
+def op_routes(settled: Settled) -> tuple[OpRoute, ...]:
+    """The route of every custom op, in order of name."""
+    choice, facts = op_choice(settled), facts_of(settled)
+    return tuple(
+        OpRoute(one.op, choose(_subject(one.op, choice), choice, facts))
+        for one in settled.resolved.ops.decisions
+    )
+
+
+def facts_of(settled: Settled) -> Mapping[str, float]:
+    """Numbers of the model's layers that a kernel may limit; none for a factory's module."""
+    source = settled.request.source
+    return _facts(source.spec) if source.kind == "decoder" else {}
+
+
+def _facts(spec: DecoderSpec) -> Mapping[str, float]:
+    return {
+        "width": spec.hidden,
+        "weight_offset": spec.norm_offset,
+        "head_dim": spec.head_dim,
+        "tanh": 1,
+    }
+
+
+def key_entries(settled: Settled) -> dict[str, str]:
+    """What the code key says of custom ops: kernels that are taken, and sources of classes."""
+    found = {f"op.{one.op}": _keyed(one.route, settled) for one in op_routes(settled)}
+    return {label: text for label, text in found.items() if text != NATIVE} | dict(
+        source_entries(settled.resolved.ops)
+    )
+
+
+def _keyed(route: Route, settled: Settled) -> str:
+    versions = dict(available(settled.request.target.platform.value).versions)
+    return " ".join(part for part in (route.backend, versions.get(route.backend)) if part)
+
+
+def source_entries(ops: OpChoices) -> Mapping[str, str]:
+    """A key entry for each replaced layer: the digest of its module and of what that imports.
+
+    Raises:
+        ConfigError: a class or its source cannot be found.
+    """
+    return {SOURCE + op: source_digest(LAYER, name) for op, name in ops.layers}
+
+
+def check_asked(ops: OpChoices, platform: Platform, mode: CompileMode) -> None:
+    """Refuse wishes that no install could grant.
+
+    Raises:
+        ConfigError: a back end that the platform does not have, or a class of the user's where
+            nothing is built.
+    """
+    for op, backend in ops.asked:
+        if backend not in names_of(platform.value):
+            raise ConfigError(
+                f'custom op "{op}" has no back end "{backend}" on {platform.value}',
+                f'"+{op}:{backend}" was asked for',
+                f"{platform.value} has {', '.join(order_of(platform.value))}",
+            )
+    if ops.layers and not mode.rewrites:
+        op, name = ops.layers[0]
+        raise ConfigError(
+            f"{mode.name} makes its layers where it runs, and runs no class of the user's there",
+            f'"+{op}={name}" was asked for',
+            "leave it out, or use --compile vcc",
+        )
+
+
+def check_granted(settled: Settled) -> None:
+    """Refuse to build what was asked for with something else in its place.
+
+    Raises:
+        DeviceError: a back end was asked for that this install or the model rules out.
+    """
+    for one in op_routes(settled):
+        if one.route.asked:
+            refusals = {c.backend: c.refusal for c in one.route.refused}
+            raise DeviceError(
+                f'custom op "{one.op}" cannot run on its {one.route.asked} back end',
+                refusals.get(one.route.asked, "it is not one of the platform's"),
+                f'write "+{one.op}" to take the first that can be used: {one.route.backend}',
+            )
+
+
+def _subject(op: str, choice: OpChoice) -> Subject:
+    layer = choice.replacement(Subject.of(op).layer)
+    if layer is None:
+        return Subject.of(op)
+    from vcc.engine.ops.custom_op import subject_of  # torch is there: the class was imported
+
+    return subject_of(layer, choice)
+
+
+def _replacements(ops: OpChoices) -> tuple[tuple[str, type], ...]:
+    if not ops.layers:
+        return ()
+    from vcc.engine.ops.replaced import load_layers  # runs the user's code, which brings torch
+
+    return load_layers(ops.layers)
