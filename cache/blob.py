@@ -88,6 +88,24 @@ def read_content(
     return found
 
 
+def sought(store: Folder, digest: Digest, read: Callable[[], T]) -> T:
+    """Read a blob; one that a killed sweep had taken is given back first.
+
+    Args:
+        store: the open `v1` folder, of a store that may be written.
+        digest: which blob.
+        read: reads it, and raises as `read_content`.
+    """
+    try:
+        return read()
+    except MissingArtifact:
+        from vcc.cache.taken import give_back  # what is there does not pay for the import
+
+        if not give_back(store, place(digest)):
+            raise
+    return read()
+
+
 def compare(data: bytes | memoryview, digest: Digest, fast: str = "") -> None:
     """Refuse bytes that are not what their digest says: XXH3-128 `fast`, or SHA-256 without it.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -162,10 +162,11 @@ class Folder:
         finally:
             os.close(fd)
 
-    def clear(self) -> None:
-        """Remove all files in the folder."""
+    def clear(self, spare: Callable[[str], bool] = lambda name: False) -> None:
+        """Remove all files in the folder but those whose names are to be spared."""
         for name in os.listdir(self.fd):
-            os.unlink(name, dir_fd=self.fd)
+            if not spare(name):
+                os.unlink(name, dir_fd=self.fd)
 
     def sync(self) -> None:
         """Make the folder's entries durable."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from vcc.cache.blob import MAX_BLOB, Damaged, read_content
+from vcc.cache.blob import MAX_BLOB, Damaged, read_content, sought
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.damage import Watch
 from vcc.cache.digest import Digest
@@ -67,8 +67,11 @@ class Loading:
 
         def read(tier: Tier) -> memoryview:
             self._hold(tier)
+            fast = self._fast(ref, tier)
             with self._opened(tier) as store:
-                view = read_into(into, store, ref.digest, self._fast(ref, tier))
+                view = _sought(
+                    tier, store, ref.digest, lambda: read_into(into, store, ref.digest, fast)
+                )
             self.verified.add(ref.size)
             return view
 
@@ -103,7 +106,9 @@ class Loading:
         self, tier: Tier, digest: Digest, size: int | None, limit: int, fast: str = ""
     ) -> Content:
         with self._opened(tier) as store:
-            found = read_content(store, digest, size, limit, fast=fast)
+            found = _sought(
+                tier, store, digest, lambda: read_content(store, digest, size, limit, fast=fast)
+            )
         self.verified.add(len(found.data))
         return found
 
@@ -129,6 +134,11 @@ class Loading:
                 self.watch.passed_over(other, wrong, self.entry)
             return answer
         raise _worst([wrong for _, wrong in failed])
+
+
+def _sought(tier: Tier, store: Folder, digest: Digest, read: Callable[[], T]) -> T:
+    """Read a blob; in a tier of ours one that a killed sweep had taken is given back first."""
+    return sought(store, digest, read) if tier.writable else read()
 
 
 def _worst(errors: list[VccError]) -> VccError:

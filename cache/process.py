@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+TMP = "tmp"
+"""Below `v1`: the folders of processes at work."""
+
 
 class Life(Enum):
     """What is known of a process: it runs, it is gone, or it cannot be seen from here."""

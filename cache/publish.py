@@ -18,12 +18,11 @@ from vcc.cache.digest import Digest
 from vcc.cache.errors import VccError
 from vcc.cache.folder import Folder
 from vcc.cache.manifest import Manifest
-from vcc.cache.process import own_name
+from vcc.cache.process import TMP, own_name
 from vcc.cache.quarantine import set_aside
 from vcc.cache.refs import MAX_REF, REFS
 from vcc.cache.request import Entry, encode_ref
 
-TMP = "tmp"
 # Answers of file systems without hard links (or with too many of them on this file).
 NO_LINKS = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -152,8 +151,15 @@ def sync_down(store: Folder, names: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def own_folder(store: Folder) -> Iterator[Folder]:
-    """A folder below tmp/ that no other process or container can have, removed afterwards."""
+def own_folder(
+    store: Folder, spare: Callable[[str], bool] = lambda name: False
+) -> Iterator[Folder]:
+    """A folder below tmp/ that no other process or container can have, removed afterwards.
+
+    Args:
+        store: the open `v1` folder.
+        spare: names of files that stay whatever happens, and the folder with them.
+    """
     name = own_name()
     with store.below(TMP, create=True) as tmp:
         try:
@@ -161,7 +167,7 @@ def own_folder(store: Folder) -> Iterator[Folder]:
                 try:
                     yield own
                 finally:
-                    _cleaned(own.clear, own.path)
+                    _cleaned(lambda: own.clear(spare), own.path)
         finally:
             _cleaned(lambda: os.rmdir(name, dir_fd=tmp.fd), f"{tmp.path}/{name}")
 

@@ -62,10 +62,9 @@ def read_mark(store: Folder, artifact: str) -> Mark | None:
         OSError, Unsafe: the system or the rules of the store refuse.
     """
     try:
-        with store.below(PULLED) as marks:
-            data = marks.read(artifact, limit=MAX_MARK)
-    except FileNotFoundError:
-        return None
+        data = _read(store, artifact)
+        if data is None:
+            return None
     except WrongSize as error:
         raise FormatError("the mark of an artifact is damaged", str(error)) from error
     try:
@@ -75,6 +74,16 @@ def read_mark(store: Folder, artifact: str) -> Mark | None:
     if not 0 <= mark.when <= MAX_INT:
         raise FormatError("the mark of an artifact has a time out of bounds")
     return mark
+
+
+def _read(store: Folder, artifact: str) -> bytes | None:
+    try:
+        with store.below(PULLED) as marks:
+            return marks.read(artifact, limit=MAX_MARK)
+    except FileNotFoundError:  # a sweep that has it, or had, must not make a pulled one ours
+        from vcc.cache.taken import read_taken
+
+        return read_taken(store, (PULLED, artifact), MAX_MARK)
 
 
 def remove_mark(store: Folder, artifact: str) -> None:

@@ -39,10 +39,11 @@ def set_aside(store: Folder, folder: Folder, name: str) -> bool:
         _log.info("%s/%s could not be quarantined: %s", folder.path, name, error)
     with suppress(OSError):
         os.unlink(name, dir_fd=folder.fd)
-    return not _exists(folder, name)
+    return not exists(folder, name)
 
 
-def _exists(folder: Folder, name: str) -> bool:
+def exists(folder: Folder, name: str) -> bool:
+    """Whether a folder has this name, whatever it leads to."""
     try:
         os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except OSError:

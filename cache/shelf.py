@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vcc.cache import canonical
-from vcc.cache.blob import read_blob
+from vcc.cache.blob import read_blob, sought
 from vcc.cache.bundle import Bundle, opened_bundle
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
@@ -86,7 +86,7 @@ class Shelf:
         with self._reading() as store:
             if store is None:
                 raise MissingArtifact(f"the store at {self.root} is gone")
-            return read_blob(store, Digest(digest), size)
+            return sought(store, Digest(digest), lambda: read_blob(store, Digest(digest), size))
 
     @contextmanager
     def bundle(self, digest: str, size: int) -> Iterator[Bundle]:
@@ -95,7 +95,12 @@ class Shelf:
             with self._reading() as store:
                 if store is None:
                     raise MissingArtifact(f"the store at {self.root} is gone")
-                bundle = stack.enter_context(opened_bundle(store, Digest(digest), size))
+                name = Digest(digest)
+
+                def opening() -> Bundle:
+                    return stack.enter_context(opened_bundle(store, name, size))
+
+                bundle = sought(store, name, opening)
             yield bundle
 
     def publish(self, index: Mapping[str, Any], blobs: Mapping[str, bytes]) -> str:

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from vcc.cache.folder import Folder
-from vcc.cache.process import Life, Process
-from vcc.cache.publish import TMP, own_folder
+from vcc.cache.process import TMP, Life, Process
+from vcc.cache.publish import own_folder
 
 CALM = "calm"
 WAIT_S, POLL_S = 30.0, 0.02

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from vcc.cache.blob import place, read_blob
+from vcc.cache.blob import compare, place, read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.content import Content, read_content
 from vcc.cache.care.marks import names, shelf_indexes
@@ -23,9 +23,10 @@ from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, VccError
 from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.manifest import BlobRef, Manifest, NewerFormat
-from vcc.cache.publish import TMP
+from vcc.cache.process import TMP
 from vcc.cache.refs import MAX_REF, REFS, check_same
 from vcc.cache.request import Entry, decode_ref
+from vcc.cache.taken import read_taken
 from vcc.cache.trouble import storage
 
 T = TypeVar("T")
@@ -65,6 +66,7 @@ class Checked:
         counts: how many of each kind were looked at.
         size: bytes whose digest was compared.
         newer: artifacts that only a later vcc reads; they are not judged.
+        taken: files that are named, and that a sweep has; who misses one gives it back.
         findings: what is wrong, in the order of the store's layout.
         notes: what could not be looked at.
     """
@@ -72,6 +74,7 @@ class Checked:
     counts: dict[str, int] = field(default_factory=dict)
     size: int = 0
     newer: int = 0
+    taken: int = 0
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -159,7 +162,7 @@ class _Check:
 
     def _manifest(self, entry: Entry) -> Manifest | None:
         def read() -> Manifest:
-            manifest = Manifest.decode(read_blob(self.store, entry.id, None, MAX_BYTES))
+            manifest = Manifest.decode(self._read(entry.id, None, MAX_BYTES))
             check_same(entry, Entry.of(manifest, entry.id))
             return manifest
 
@@ -176,10 +179,22 @@ class _Check:
         if content.good.get(ref.sha256) == ref.size or ref.sha256 in content.bad:
             return
         try:
-            self._settled(entry, lambda: read_blob(self.store, ref.digest, ref.size))
+            self._settled(entry, lambda: self._read(ref.digest, ref.size, ref.size))
         except (VccError, WrongSize) as error:
             if self._still(entry):
                 self._add("blob", place(ref.digest), f"{name}: {error}", entry, why=error)
+
+    def _read(self, digest: Digest, size: int | None, limit: int) -> bytes:
+        """A blob, also one that a sweep has out of its place, or had when it was killed."""
+        try:
+            return read_blob(self.store, digest, size)
+        except MissingArtifact:
+            data = read_taken(self.store, place(digest), limit)
+            if data is None:
+                raise
+        compare(data, digest)
+        self.checked.taken += 1
+        return data
 
     def _settled(self, entry: Entry, read: Callable[[], T]) -> T:
         """Read; what is missing gets time to come back while others are at work."""

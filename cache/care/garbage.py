@@ -15,21 +15,22 @@ from vcc.cache import roots
 from vcc.cache.blob import has_blob, place
 from vcc.cache.care.clock import age
 from vcc.cache.care.locks import is_free
-from vcc.cache.care.marks import SIGNATURES, Marks, blob_states, names, others_at_work
+from vcc.cache.care.marks import Marks, blob_states, names, others_at_work
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.folder import Folder
-from vcc.cache.process import Life, Process
-from vcc.cache.publish import TMP
+from vcc.cache.process import TMP, Life, Process
 from vcc.cache.pulled import PULLED
 from vcc.cache.quarantine import QUARANTINE
 from vcc.cache.refs import REFS
 from vcc.cache.single_flight import LOCKS
+from vcc.cache.taken import SIGNATURES, is_taken
 from vcc.cache.trouble import Unsafe
 from vcc.cache.use import MISSED, USE
 
 HOUR, DAY = 3600.0, 86400.0
 QUARANTINE_S, MISSED_S = 30 * DAY, 30 * DAY
-BLOBS, ORPHANS, EMPTY = "unreferenced blobs", "orphans", "empty folders"
+BLOBS, ORPHANS = "unreferenced blobs", "orphans"
+TEMPORARY, EMPTY = "temporary folders", "empty folders"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,10 @@ class Scene:
 
 
 def temporary(scene: Scene) -> Iterator[Garbage]:
-    """Folders of processes that are gone; of those that cannot be seen from here, old ones."""
+    """Folders of processes that are gone; of those that cannot be seen from here, old ones.
+
+    What a sweep took into one is given back, so its bytes do not count.
+    """
     for name, state in scene.listed(TMP):
         process = Process.parse(name)
         life = process.life() if process else Life.ELSEWHERE
@@ -87,8 +91,8 @@ def temporary(scene: Scene) -> Iterator[Garbage]:
         fresh = any(scene.fresh(one) for one in (state, *(found for _, found in inner)))
         if life is Life.GONE or (life is Life.ELSEWHERE and not fresh):
             why = "its process is gone" if life is Life.GONE else "nobody wrote to it for long"
-            size = sum(found.st_size for _, found in inner if found.st_nlink == 1)
-            yield Garbage("temporary folders", (TMP, name), size, why)
+            sizes = (one.st_size for at, one in inner if one.st_nlink == 1 and not is_taken(at))
+            yield Garbage(TEMPORARY, (TMP, name), sum(sizes), why)
 
 
 def _inner(scene: Scene, name: str) -> list[tuple[str, os.stat_result]]:
@@ -158,7 +162,7 @@ def empty_folders(scene: Scene) -> Iterator[Garbage]:
 
 
 KINDS: Mapping[str, Callable[[Scene], Iterator[Garbage]]] = {
-    "temporary folders": temporary,
+    TEMPORARY: temporary,
     "stale live roots": live_roots,
     "stale locks": locks,
     BLOBS: blobs,

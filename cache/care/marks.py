@@ -17,14 +17,14 @@ from vcc.cache.blob import CAS, place
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.folder import Folder, WrongSize
-from vcc.cache.process import Life, Process
-from vcc.cache.publish import TMP
+from vcc.cache.process import TMP, Life, Process
 from vcc.cache.pulled import PULLED
 from vcc.cache.quarantine import QUARANTINE
 from vcc.cache.refs import REFS
 from vcc.cache.single_flight import LOCKS
+from vcc.cache.taken import SIGNATURES, closed_takers, read_taken
 
-GEMM, SIGNATURES, NOTES, ROOTS = "gemm", "signatures", "notes", "roots"
+GEMM, NOTES, ROOTS = "gemm", "notes", "roots"
 SHELVES = ((GEMM,),)
 """Places whose folders are shelves: `gemm/<GPU>/<index>`."""
 KNOWN = frozenset({CAS[0], REFS, TMP, LOCKS, QUARANTINE, PULLED, GEMM, SIGNATURES, NOTES, ROOTS})
@@ -86,7 +86,8 @@ class Marks:
     def named(self, artifact: str) -> frozenset[str]:
         """The digests that an artifact's manifest names; none where it is not there (any more)."""
         if artifact not in self._named:
-            found = self._read(*place(Digest(artifact)))
+            at = place(Digest(artifact))
+            found = self._read(*at) or _digests(read_taken(self._store, at, MAX_BYTES))
             if not found:
                 return found  # it may appear yet
             self._named[artifact] = found
@@ -95,12 +96,12 @@ class Marks:
     def _surely_named(self, artifact: str) -> frozenset[str]:
         """As `named`; nothing only where it is certain that no manifest comes back.
 
-        Another collection may have the manifest in its hands. It has a folder in `tmp/` all the
-        while, and what it gives back is in its place before that folder goes.
+        Another collection may have the manifest in its hands, or had when it was killed. It is
+        read there too, and has a folder in `tmp/` until it is in its place again.
         """
         for _ in range(2):
             found = self.named(artifact)
-            if not found and others_at_work(self._store):
+            if not found and (others_at_work(self._store) or closed_takers(self._store)):
                 raise AtWork(f"manifest {artifact[:12]} is being moved by another process")
         return found
 
@@ -118,7 +119,11 @@ class Marks:
                 data = folder.read(name, limit=MAX_BYTES)
         except (FileNotFoundError, WrongSize):  # over a cap: nobody loads by it
             return frozenset()
-        return frozenset(text.decode() for text in _DIGEST.findall(data))
+        return _digests(data)
+
+
+def _digests(data: bytes | None) -> frozenset[str]:
+    return frozenset(text.decode() for text in _DIGEST.findall(data or b""))
 
 
 def others_at_work(store: Folder) -> bool:

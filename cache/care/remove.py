@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcc.cache import roots
-from vcc.cache.blob import has_blob, place, read_blob
+from vcc.cache.blob import has_blob, place, read_blob, sought
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import BLOBS, Garbage, Scene
@@ -26,6 +26,7 @@ from vcc.cache.folder import Folder
 from vcc.cache.manifest import Manifest
 from vcc.cache.publish import own_folder
 from vcc.cache.refs import REFS
+from vcc.cache.taken import give_back
 from vcc.cache.trouble import Unsafe, storage
 
 
@@ -140,12 +141,17 @@ def _put_back(scene: Scene, own: Folder, item: Item) -> None:
 def _lacks(store: Folder, artifact: Digest) -> bool:
     """Whether something of an artifact is not there; what cannot be told is for a check."""
     try:
-        manifest = Manifest.decode(read_blob(store, artifact, None, MAX_BYTES))
+        text = sought(store, artifact, lambda: read_blob(store, artifact, None, MAX_BYTES))
+        manifest = Manifest.decode(text)
     except MissingArtifact:
         return True
     except IntegrityError:
         return False
-    return not all(has_blob(store, one.digest) for one in manifest.blobs.values())
+    return not all(_there(store, one.digest) for one in manifest.blobs.values())
+
+
+def _there(store: Folder, digest: Digest) -> bool:
+    return has_blob(store, digest) or give_back(store, place(digest))
 
 
 def _files(

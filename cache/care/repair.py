@@ -19,6 +19,7 @@ from vcc.cache.errors import StorageError
 from vcc.cache.folder import Folder
 from vcc.cache.quarantine import set_aside
 from vcc.cache.refs import REFS
+from vcc.cache.taken import give_back
 from vcc.cache.trouble import storage
 
 
@@ -76,7 +77,7 @@ def _lacking_aside(store: Folder, findings: list[Finding], done: Repaired) -> No
         return
     with calm(store) as done.busy:
         for one in findings:
-            if has_blob(store, Digest(one.lacks[-1])):
+            if has_blob(store, Digest(one.lacks[-1])) or give_back(store, one.lacks):
                 done.checked.findings.remove(one)
             elif not done.busy:
                 _all_aside(store, [one], done)

@@ -11,6 +11,7 @@ from vcc.cache.care.content import Content
 from vcc.cache.digest import Digest, is_digest
 from vcc.cache.errors import IntegrityError
 from vcc.cache.folder import Folder, WrongSize
+from vcc.cache.taken import is_in_hands
 
 BLOBS: Mapping[object, tuple[str, ...]] = {1: ("tables", "cubins"), 2: ("bundle",)}
 """By the format of an index: the entries that name blobs of the store, see `docs/format.md`."""
@@ -40,8 +41,8 @@ def index_faults(
         return
     for digest in sorted(_named(value)):
         if digest not in content.good and digest not in content.bad:
-            if not has_blob(store, Digest(digest)):
-                lacks = place(Digest(digest))
+            lacks = place(Digest(digest))
+            if not has_blob(store, Digest(digest)) and not is_in_hands(store, lacks):
                 yield f"blob {digest[:12]} is not in the store", index, lacks
         elif digest in content.bad:
             yield f"blob {digest[:12]} is damaged", place(Digest(digest)), ()

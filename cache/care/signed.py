@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from vcc.cache.care.marks import SIGNATURES, names
+from vcc.cache.care.marks import names
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, VccError
 from vcc.cache.folder import Folder, WrongSize
 from vcc.cache.pulled import PULLED, read_mark
+from vcc.cache.taken import SIGNATURES
 
 
 @dataclass(slots=True)

@@ -1,33 +1,45 @@
 """Sweeping: garbage leaves its place first, and is destroyed once nobody can want it back.
 
-    1. move each file into an own folder of tmp/
+    1. move each file into an own folder of tmp/, under a name that says where it is from
     2. read again what names blobs (refs, pins, live roots, shelves); put back what is named now
     3. destroy the rest
 
 A publisher writes its ref and then looks whether its blobs are there (`publish.py`). So of a
 publisher and a sweep at work at once, one sees the other in any order of their steps: either the
 sweep finds the ref and puts the blob back, or the publisher finds the blob gone and writes it anew.
-No clock and no lock is part of that. Killed anywhere, a sweep leaves a folder in tmp/, which the
-next one removes; a reader in between sees a miss.
+No clock and no lock is part of that. Killed anywhere, a sweep leaves a folder in tmp/. What it had
+taken is given back by whoever misses it, or by the next sweep (`taken.py`).
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.calm import calm_wanted
 from vcc.cache.care.clock import now_of
-from vcc.cache.care.garbage import BLOBS, EMPTY, HOUR, KINDS, ORPHANS, Garbage, Scene
+from vcc.cache.care.garbage import (
+    BLOBS,
+    EMPTY,
+    HOUR,
+    KINDS,
+    ORPHANS,
+    TEMPORARY,
+    Garbage,
+    Scene,
+)
 from vcc.cache.care.marks import AtWork, Marks
 from vcc.cache.care.place import existing
 from vcc.cache.folder import Folder
 from vcc.cache.publish import own_folder
+from vcc.cache.quarantine import exists
+from vcc.cache.taken import give_all_back, is_taken, taken_name
 from vcc.cache.trouble import Unsafe, storage
 
 BATCH = 1000
@@ -115,15 +127,16 @@ def _found(scene: Scene, kind: str, done: Swept) -> list[Garbage]:
 def _sweep_batch(scene: Scene, batch: list[Garbage], done: Swept) -> None:
     if not batch:
         return
-    with own_folder(scene.store) as own:
+    with own_folder(scene.store, is_taken) as own, _all_given_back(scene, own):
         if any(one.kind == BLOBS for one in batch) and calm_wanted(scene.store):
             done.notes.append(f"{BLOBS} stay: another process repairs the store")
             return
         moved = {}
         for number, one in enumerate(batch):
+            name = taken_name(one.place) if one.kind in WANTED else str(number)
             try:
-                if _moved(scene.store, own, str(number), one):
-                    moved[str(number)] = one
+                if _MOVES.get(one.kind, _moved)(scene, own, name, one):
+                    moved[name] = one
             except (OSError, Unsafe) as error:
                 done.failed.append((one, str(error)))
         back = _put_back(scene, own, moved, done)
@@ -133,22 +146,57 @@ def _sweep_batch(scene: Scene, batch: list[Garbage], done: Swept) -> None:
                 done.gone.append(one)
 
 
-def _moved(store: Folder, own: Folder, name: str, one: Garbage) -> bool:
-    """Move something out of its place; False where it is gone already, or in use again."""
+@contextmanager
+def _all_given_back(scene: Scene, own: Folder) -> Iterator[None]:
+    """What is still taken at the end gets its place again, whatever has happened."""
+    try:
+        yield
+    finally:
+        give_all_back(scene.store, own, _first(scene))
+
+
+def _moved(scene: Scene, own: Folder, name: str, one: Garbage) -> bool:
+    """Move something out of its place; False where it is gone already."""
     *folders, last = one.place
     try:
-        with store.below(*folders) as folder:
-            if one.kind == EMPTY:  # a rename would take along what was just published in it
-                os.rmdir(last, dir_fd=folder.fd)
-                return True
+        with scene.store.below(*folders) as folder:
             os.rename(last, name, src_dir_fd=folder.fd, dst_dir_fd=own.fd)
     except FileNotFoundError:
         return False
-    except OSError:
-        if one.kind == EMPTY:  # no longer empty
-            return False
-        raise
     return True
+
+
+def _emptied(scene: Scene, own: Folder, name: str, one: Garbage) -> bool:
+    """Remove an empty folder: a rename would take along what was just published in it."""
+    *folders, last = one.place
+    try:
+        with scene.store.below(*folders) as folder:
+            os.rmdir(last, dir_fd=folder.fd)
+    except OSError:  # gone, or no longer empty
+        return False
+    return True
+
+
+def _cleared(scene: Scene, own: Folder, name: str, one: Garbage) -> bool:
+    """Remove the folder of somebody who is gone, after what a sweep had taken into it is back.
+
+    It stays in its place: where that sweep goes on after all, nothing it takes now is destroyed.
+    """
+    *folders, last = one.place
+    with scene.store.below(*folders) as tmp:
+        with suppress(FileNotFoundError, NotADirectoryError), tmp.below(last) as left:
+            give_all_back(scene.store, left, _first(scene))
+        _destroy(tmp.fd, last)
+        if exists(tmp, last):
+            raise FileExistsError(errno.EEXIST, "it cannot be removed", last)
+    return True
+
+
+_MOVES: Mapping[str, Callable[[Scene, Folder, str, Garbage], bool]] = {
+    EMPTY: _emptied,
+    TEMPORARY: _cleared,
+}
+"""Kinds that go where they are."""
 
 
 def _put_back(scene: Scene, own: Folder, moved: Mapping[str, Garbage], done: Swept) -> set[str]:
@@ -162,12 +210,15 @@ def _put_back(scene: Scene, own: Folder, moved: Mapping[str, Garbage], done: Swe
     except (OSError, Unsafe, AtWork) as error:
         done.notes.append(f"what was moved was put back: {error}")
         back = set(careful)
-    for name in back:
-        *folders, last = careful[name].place
-        with scene.store.below(*folders, create=True) as folder, suppress(FileExistsError):
-            _link(own, name, folder, last)
-            folder.sync()
+    give_all_back(scene.store, own, _first(scene), back)
     return back
+
+
+def _first(scene: Scene) -> Container[str]:
+    """What goes back before all else: manifests that a ref leads to, as far as can be known."""
+    with suppress(OSError, Unsafe):
+        return scene.marks.artifacts()
+    return ()
 
 
 def _wanted(own: Folder, name: str, one: Garbage, names: set[str]) -> bool:
@@ -175,21 +226,17 @@ def _wanted(own: Folder, name: str, one: Garbage, names: set[str]) -> bool:
     return one.place[-1] in names or (one.kind == BLOBS and _linked(own, name))
 
 
-def _link(own: Folder, name: str, folder: Folder, last: str) -> None:
-    try:
-        os.link(name, last, src_dir_fd=own.fd, dst_dir_fd=folder.fd, follow_symlinks=False)
-    except FileExistsError:
-        raise
-    except OSError:  # a folder, or no hard links here; who was faster has put the same there
-        os.rename(name, last, src_dir_fd=own.fd, dst_dir_fd=folder.fd)
-
-
 def _linked(own: Folder, name: str) -> bool:
-    return os.stat(name, dir_fd=own.fd, follow_symlinks=False).st_nlink > 1
+    with suppress(FileNotFoundError):  # given back by a reader
+        return os.stat(name, dir_fd=own.fd, follow_symlinks=False).st_nlink > 1
+    return True
 
 
 def _destroy(fd: int, name: str, depth: int = 0) -> None:
-    """Remove a file or a folder with all that is in it; links are removed, never followed."""
+    """Remove a file or a folder with all that is in it; links are removed, never followed.
+
+    In a folder what somebody else has just taken stays, and the folder with it.
+    """
     with suppress(OSError):
         state = os.stat(name, dir_fd=fd, follow_symlinks=False)
         if not stat.S_ISDIR(state.st_mode):
@@ -198,7 +245,8 @@ def _destroy(fd: int, name: str, depth: int = 0) -> None:
             inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
             try:
                 for one in os.listdir(inner):
-                    _destroy(inner, one, depth + 1)
+                    if not is_taken(one):
+                        _destroy(inner, one, depth + 1)
             finally:
                 os.close(inner)
             os.rmdir(name, dir_fd=fd)

@@ -19,7 +19,7 @@ from typing import Any
 from vcc.cache.blob import place
 from vcc.cache.errors import RemoteError
 from vcc.cache.folder import FILE_FLAGS, FILE_MODE, FOLDER_FLAGS, NEW_FLAGS, Folder, write_all
-from vcc.cache.publish import TMP
+from vcc.cache.process import TMP
 from vcc.cache.remote.base import Blob, Passing, Remote
 from vcc.cache.remote.patience import Patience
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from vcc.cache.blob import CAS, has_blob, place, read_blob
+from vcc.cache.blob import CAS, has_blob, place, read_blob, sought
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, RemoteError
@@ -201,7 +201,7 @@ class _Pull:
         """The bytes of a blob or manifest that is here and right."""
         try:
             size = None if blob.size < 0 else blob.size
-            return read_blob(self.store, blob.digest, size)
+            return sought(self.store, blob.digest, lambda: read_blob(self.store, blob.digest, size))
         except (MissingArtifact, IntegrityError):
             return None
 

@@ -49,7 +49,7 @@ def unhurried(monkeypatch):
     monkeypatch.setattr("vcc.cache.care.check.PAUSES_S", ())
 
 
-def in_the_hands_of(root, monkeypatch, begin):
+def in_the_hands_of(root, monkeypatch, begin, *, waits=True):
     """Repair while `begin`, run in a thread, is stopped with a blob out of its place."""
     missing, go_on = threading.Event(), threading.Event()
 
@@ -69,7 +69,8 @@ def in_the_hands_of(root, monkeypatch, begin):
     assert missing.wait(20)
     assert not blob_path(root, PROGRAM).exists()
     done = repair(root)
-    assert go_on.is_set()
+    assert go_on.is_set() == waits
+    go_on.set()
     thread.join()
     return done
 
@@ -94,7 +95,7 @@ def test_a_repair_waits_for_a_publisher_whose_blob_was_taken(root, monkeypatch, 
     assert_intact(root, *published)
 
 
-def test_a_repair_waits_for_a_collection_that_gives_back(root, monkeypatch, unhurried):
+def test_a_repair_finds_what_a_collection_has_in_its_hands(root, monkeypatch, unhurried):
     entry = quiet(root).publish(manifest_of(), BLOBS)
     ref, text = ref_path(root, entry), ref_path(root, entry).read_bytes()
 
@@ -110,7 +111,7 @@ def test_a_repair_waits_for_a_collection_that_gives_back(root, monkeypatch, unhu
         collect(root, grace_s=0)
 
     ref.unlink()
-    done = in_the_hands_of(root, monkeypatch, begin)
+    done = in_the_hands_of(root, monkeypatch, begin, waits=False)
     assert (done.aside, done.busy) == ([], ())
     assert_intact(root, entry)
 
