@@ -8,6 +8,7 @@ import typer
 
 from vcc.cli import options
 from vcc.cli.console import events, out, out_json, size_text
+from vcc.cli.op_report import op_lines
 from vcc.cli.pass_report import pass_lines
 from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
@@ -95,11 +96,12 @@ def _as_text(built: Built, counters: Counters) -> str:
     size = f"{size_text(manifest.size)} in {len(manifest.blobs)} blobs"
     name = "" if entry is None else entry.artifact[:12]
     text = f"{state}: {manifest.title}\nartifact {name}: {size}"
-    passes = manifest.info.get("passes")
+    passes, ops = manifest.info.get("passes"), op_lines(manifest.info.get("ops"))
     return (
         text
         + (", all there already" * built.planned if built.reused else f", {made}")
         + (f"\npasses\n{pass_lines(passes)}" if passes else "")
+        + (f"\ncustom ops\n{ops}" if ops else "")
     )
 
 

@@ -9,6 +9,7 @@ import typer
 
 from vcc.cache.errors import Exit
 from vcc.cli.console import columns, out, out_json
+from vcc.cli.op_report import op_lines
 
 if TYPE_CHECKING:
     from vcc.cache.store import Store
@@ -41,6 +42,7 @@ def forecast_dict(found: Forecast) -> dict[str, object]:
         "parts": [asdict(part) for part in found.parts],
         "estimate": asdict(found.estimate),
         "reasons": [asdict(reason) for reason in found.reasons],
+        "ops": [one.as_dict() for one in found.ops],
     }
 
 
@@ -48,6 +50,8 @@ def _as_text(found: Forecast) -> str:
     # Values come last, because lists of sizes are long.
     reasons = [(one.field, one.why, f"{one.was} → {one.now}") for one in found.reasons]
     lines = [columns([("field", "why", "value"), *reasons]), ""]
+    if ops := op_lines([one.as_dict() for one in found.ops]):
+        lines += [f"custom ops\n{ops}", ""]
     if found.refusal:
         return "\n".join((*lines, f"refused: {found.refusal}"))
     rows = [

@@ -14,6 +14,7 @@ from vcc.cli.inspect_batches import inspect_batches
 from vcc.cli.inspect_cache import inspect_cache
 from vcc.cli.inspect_graph import inspect_graph, inspect_kernel
 from vcc.cli.inspect_key import inspect_key
+from vcc.cli.op_report import op_lines
 from vcc.cli.stored import find_entry
 
 app = typer.Typer(
@@ -32,7 +33,7 @@ app.command("cache")(inspect_cache)
 def inspect_artifact(
     name: options.Stored, cache_dir: options.CacheDir = None, json: options.Json = False
 ) -> None:
-    """Show one artifact: request, keys, host rules, blobs, GPU content."""
+    """Show one artifact: request, keys, host rules, custom ops, blobs, GPU content."""
     import msgspec
 
     from vcc.cache.store import Store
@@ -62,6 +63,8 @@ def inspect_artifact(
         ("built with", manifest.builder),
     ):
         _section(title, pairs)
+    if ops := op_lines(manifest.info.get("ops")):
+        out(f"\ncustom ops\n{ops}")
     for title, found in gpu_sections(manifest):
         _section(title, found)
     if products:

@@ -17,6 +17,7 @@ from vcc.engine.estimate import Estimate, estimate
 from vcc.engine.exact import different
 from vcc.engine.finding import find
 from vcc.engine.matching import answers, without_graphs
+from vcc.engine.op_routes import OpRoute, op_routes
 from vcc.engine.request import Settled, look_up, request_pairs
 from vcc.engine.runtime.host import refusal
 from vcc.engine.session import Session
@@ -58,6 +59,7 @@ class Forecast:
         estimate: how long it takes.
         reasons: what resolution decided.
         refusal: why nothing can be stored for this mode; empty when it can.
+        ops: the back end of each custom op.
     """
 
     parts: tuple[Part, ...]
@@ -65,6 +67,7 @@ class Forecast:
     estimate: Estimate
     reasons: tuple[Reason, ...]
     refusal: str = ""
+    ops: tuple[OpRoute, ...] = ()
 
     @property
     def missing(self) -> bool:
@@ -90,7 +93,7 @@ def forecast(settled: Settled, store: Store) -> Forecast:
     local = replace(store, remote=None, on_trouble=lambda error: None)
     if rule.refusal:
         none = Estimate(None, "nothing is built")
-        return Forecast((), Work.REFUSED, none, settled.reasons, rule.refusal)
+        return Forecast((), Work.REFUSED, none, settled.reasons, rule.refusal, op_routes(settled))
     keys = build_keys(settled)
     code, plan = _keys(settled, local, keys)
     parts = (
@@ -101,7 +104,8 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         *_remote(settled, store),
     )
     work = Work.NOTHING if plan.hit else Work.PLAN if code.hit else Work.ALL
-    return Forecast(parts, work, _estimated(work, settled, local), settled.reasons)
+    told = settled.reasons
+    return Forecast(parts, work, _estimated(work, settled, local), told, ops=op_routes(settled))
 
 
 def _estimated(work: Work, settled: Settled, store: Store) -> Estimate:
