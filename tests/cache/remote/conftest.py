@@ -56,13 +56,18 @@ def tmp_path(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def s3(tmp_path_factory):
-    """S3 with a bucket `cache`."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in AWS.items():
-            patch.setenv(name, value)
-        with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
-            yield Kind("s3", url, lambda at: f"s3://cache/{next(NUMBER)}/x?endpoint={at}")
+def s3_at(tmp_path_factory):
+    """The URL of an S3 with a bucket `cache`."""
+    with s3_server(tmp_path_factory.mktemp("s3") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def s3(s3_at, monkeypatch):
+    """S3 with a bucket `cache`, and what is asked for there in the environment."""
+    for name, value in AWS.items():
+        monkeypatch.setenv(name, value)
+    return Kind("s3", s3_at, lambda at: f"s3://cache/{next(NUMBER)}/x?endpoint={at}")
 
 
 @pytest.fixture(scope="session")
