@@ -37,6 +37,20 @@ std::atomic<const Kernels*>& active() {
 }
 }  // namespace
 
+#if defined(VCC_HAS_PAIRS)
+namespace v4pairs {
+extern const ExpertKernels kPairs;
+}
+#endif
+
+const ExpertKernels& expert_kernels(Dtype dtype) {
+#if defined(VCC_HAS_PAIRS)
+  static const bool pairs = __builtin_cpu_supports("avx512bf16");
+  if (pairs && dtype == kBFloat16 && &kernels() == &v4::kTable) return v4pairs::kPairs;
+#endif
+  return kernels().experts[dtype];
+}
+
 const Kernels& kernels() { return *active().load(std::memory_order_relaxed); }
 
 }  // namespace vcc

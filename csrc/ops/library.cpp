@@ -10,4 +10,6 @@ STABLE_TORCH_LIBRARY_IMPL(vcc, CPU, m) {
   m.impl("rotary_embedding", TORCH_BOX(&vcc::rotary_embedding));
   m.impl("kv_write", TORCH_BOX(&vcc::kv_write));
   m.impl("paged_attention", TORCH_BOX(&vcc::paged_attention));
+  m.impl("topk_softmax", TORCH_BOX(&vcc::topk_softmax));
+  m.impl("moe_experts", TORCH_BOX(&vcc::moe_experts));
 }

@@ -20,5 +20,8 @@ void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Te
 void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
                      const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
                      double scale, int64_t sliding_window, double soft_cap);
+std::tuple<Tensor, Tensor> topk_softmax(const Tensor& logits, int64_t top_k, bool renormalise);
+Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
+                   const Tensor& weights, const Tensor& ids);
 
 }  // namespace vcc

@@ -1,40 +1,17 @@
 // vcc::paged_attention: checks, the plan of work items, and their run on torch's threads. The
 // arithmetic is in cpu/attention.cpp.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "cache.h"
 #include "ops.h"
-#include "rows.h"
+#include "work.h"
 
 namespace vcc {
 namespace {
 
 constexpr const char* kOp = "paged_attention";
-// Multiplications below which waking other threads costs more than it gives.
-constexpr int64_t kSerialWork = 1 << 18;
-
-// Scratch memory that a thread keeps between calls; grows, is never shared.
-class Scratch {
- public:
-  float* floats(int64_t count) {
-    if (count > capacity_) {
-      memory_.reset(new (std::align_val_t(64)) float[count]);
-      capacity_ = count;
-    }
-    return memory_.get();
-  }
-
- private:
-  struct Free {
-    void operator()(float* p) const { ::operator delete[](p, std::align_val_t(64)); }
-  };
-  std::unique_ptr<float[], Free> memory_;
-  int64_t capacity_ = 0;
-};
 
 struct Batch {
   const int32_t *table, *lens, *starts;
@@ -90,7 +67,7 @@ struct Plan {
   }
 };
 
-// One sequence's tiles. How it is cut depends on its own lengths only, so neither its neighbours in
+// One sequence's tiles; its last ones are the longest, and items go from the last to the first. How it is cut depends on its own lengths only, so neither its neighbours in
 // the batch nor the number of threads change a result.
 void plan_sequence(const AttentionArgs& a, const Batch& b, int64_t i, int64_t kv_heads,
                    Plan& plan) {
@@ -118,23 +95,6 @@ void plan_sequence(const AttentionArgs& a, const Batch& b, int64_t i, int64_t kv
 float* partials_of(const Plan& plan, const Item& item, int64_t size, float* partials) {
   const AttentionTile& tile = plan.tiles[item.tile];
   return tile.chunks > 1 ? partials + tile.partial + item.kv_head * tile.chunks * size : nullptr;
-}
-
-// Threads take the next item when they are free: tiles differ in length. The last tiles of a
-// sequence are the longest, so they go first.
-template <class F>
-void for_items(const std::vector<Item>& items, bool serial, const F& body) {
-  const int64_t count = static_cast<int64_t>(items.size());
-  std::atomic<int64_t> next{count};
-  const auto drain = [&](int64_t, int64_t) {
-    for (int64_t i = --next; i >= 0; i = --next) body(items[i]);
-  };
-  const int64_t threads = std::min<int64_t>(count, torch::stable::get_num_threads());
-  if (serial || threads <= 1) {
-    drain(0, 1);
-  } else {
-    torch::stable::parallel_for(0, threads, 1, drain);
-  }
 }
 
 void run(const AttentionArgs& a, const Plan& plan, Dtype dtype) {

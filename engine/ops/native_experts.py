@@ -52,8 +52,9 @@ def moe_experts(x: Tensor, gate_up: Tensor, down: Tensor, weights: Tensor, ids: 
             strict=True,
         )
     ]
-    chosen = torch.cat(results).flatten(0, 1).index_select(0, home).view(tokens, top_k, -1)
-    return (chosen * weights.float()[..., None]).sum(1).to(x.dtype)
+    chosen = torch.cat(results).flatten(0, 1).index_select(0, home)
+    each = chosen.view(tokens, top_k, x.shape[1])
+    return (each * weights.float()[..., None]).sum(1).to(x.dtype)
 
 
 def _blocks(ids: Tensor, experts: int) -> tuple[Tensor, Tensor]:
@@ -64,7 +65,7 @@ def _blocks(ids: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     ends = ((mine.sum(0) + ROWS - 1) // ROWS).cumsum(0)
     rank = mine.cumsum(0).gather(1, ids[:, None])[:, 0] - 1
     home = torch.where(each == 0, 0, ends.roll(1))[ids] * ROWS + rank
-    most = -(-pairs // ROWS) + min(experts, pairs)
+    most = max(1, -(-pairs // ROWS) + min(experts, pairs))
     block = torch.arange(most, device=ids.device)
     return home, torch.searchsorted(ends, block, right=True).clamp(max=experts - 1)
 

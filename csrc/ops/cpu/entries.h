@@ -20,6 +20,12 @@ void attend(const AttentionArgs&, const AttentionTile&, int64_t kv_head, int64_t
             float* scratch, float* partials);
 template <class T>
 void merge(const AttentionArgs&, const AttentionTile&, int64_t kv_head, float* partials);
+template <class T>
+void route(const RouterArgs&, int64_t begin, int64_t end, float* scratch);
+template <class T>
+void expert_up(const ExpertsArgs&, const ExpertTile&, float* scratch);
+template <class T>
+void expert_down(const ExpertsArgs&, const ExpertTile&, float* scratch);
 
 }  // namespace VCC_ISA
 }  // namespace vcc

@@ -66,6 +66,45 @@ struct AttentionTile {
   int64_t partial;  // offset of its partial results in floats
 };
 
+// Softmax of each row [experts] of logits, and of it the top_k largest, into dense rows.
+struct RouterArgs {
+  const void* logits;
+  float* weights;
+  int32_t* ids;
+  int64_t stride, experts, top_k;
+  bool renormalise;
+};
+
+// out[t] = sum over the pairs of t of weight * down(silu(gate(x[t])) * up(x[t])). A pair is a row
+// and one of its experts; pairs lie in order of expert.
+struct ExpertsArgs {
+  const void* x;
+  const void* gate_up;  // [experts][2 * width][hidden]
+  const void* down;     // [experts][hidden][width]
+  void* inner;          // [pairs][width]: silu(gate) * up
+  void* out;            // [tokens][hidden]
+  const int32_t* token;  // row of each pair
+  const float* weight;   // of each pair
+  const int64_t* first;  // first pair of each expert, then the number of pairs
+  int64_t tokens, hidden, width, experts, x_stride;
+};
+
+// Columns [column, column + columns) of inner for pairs [begin, end) of one expert; or those columns
+// of out for all pairs.
+struct ExpertTile {
+  int64_t expert, begin, end, column, columns;
+};
+
+// Rows that a product of an expert takes at a time, at most.
+constexpr int kMostDotRows = 6;
+
+struct ExpertKernels {
+  // scratch: 2 * kMostDotRows * columns floats.
+  void (*up)(const ExpertsArgs&, const ExpertTile&, float* scratch);
+  // scratch: (tokens + kMostDotRows) * columns floats.
+  void (*down)(const ExpertsArgs&, const ExpertTile&, float* scratch);
+};
+
 struct Kernels {
   void (*norm[kDtypes])(const NormArgs&, int64_t begin, int64_t end);
   void (*silu_and_mul[kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
@@ -79,9 +118,14 @@ struct Kernels {
   // Join the chunks of a split tile.
   void (*merge[kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
                          float* partials);
+  // scratch: a float for each expert.
+  void (*route[kDtypes])(const RouterArgs&, int64_t begin, int64_t end, float* scratch);
+  ExpertKernels experts[kDtypes];
 };
 
 // The table for this CPU: chosen once, by vcc::cpu_level().
 const Kernels& kernels();
+// Those for gated experts, which know one more extension of the CPU.
+const ExpertKernels& expert_kernels(Dtype dtype);
 
 }  // namespace vcc

@@ -13,6 +13,8 @@ const Kernels kTable = {
     attention_partial,
     {attend<float>, attend<BF16>},
     {merge<float>, merge<BF16>},
+    {route<float>, route<BF16>},
+    {{expert_up<float>, expert_down<float>}, {expert_up<BF16>, expert_down<BF16>}},
 };
 
 }  // namespace VCC_ISA

@@ -32,6 +32,14 @@ def _good(op: str) -> list[Any]:
         "silu_and_mul": [x],
         "rotary_embedding": [x, x.clone(), torch.ones(4, 8), torch.ones(4, 8), 16],
         "kv_write": [x, x.clone(), torch.zeros(2, 2, 4, 2, 16), torch.arange(4, dtype=I32)],
+        "topk_softmax": [x, 3, True],
+        "moe_experts": [
+            x,
+            torch.randn(5, 12, 32),
+            torch.randn(5, 32, 6),
+            torch.rand(4, 2),
+            torch.zeros(4, 2, dtype=I32),
+        ],
         "paged_attention": [*attention, torch.empty(4, 32), 0.25, 0, 0.0],
     }[op]
 
@@ -51,6 +59,19 @@ def _put(index: int, where: Any, value: int) -> Callable[[list[Any]], None]:
 
 
 BAD = (
+    Bad("topk_softmax", _set(1, 33), "top_k must be from 1 to the 32 columns of logits"),
+    Bad("topk_softmax", _set(1, 0), "top_k must be from 1"),
+    Bad("topk_softmax", _set(0, torch.ones(32)), "logits must have 2 dimensions"),
+    Bad("moe_experts", _put(4, (2, 1), 5), r"ids\[2, 1\] is 5, outside the 5 experts"),
+    Bad("moe_experts", _put(4, (0, 0), -1), r"ids\[0, 0\] is -1, outside the 5 experts"),
+    Bad("moe_experts", _set(1, torch.ones(5, 11, 32)), "gate_up must have size 12 in dimension 1"),
+    Bad("moe_experts", _set(1, torch.ones(5, 32, 12).mT), "gate_up must be contiguous in its last"),
+    Bad("moe_experts", _set(2, torch.ones(4, 32, 6)), "down must have size 5 in dimension 0"),
+    Bad("moe_experts", _set(2, torch.ones(5, 32, 6).bfloat16()), "down must have the dtype of x"),
+    Bad("moe_experts", _set(3, torch.ones(4, 2).bfloat16()), "weights must be Float"),
+    Bad("moe_experts", _set(3, torch.ones(4, 3)), "weights must have size 2 in dimension 1"),
+    Bad("moe_experts", _set(4, torch.zeros(4, 2).long()), "ids must be Int"),
+    Bad("moe_experts", _set(4, torch.zeros(3, 2, dtype=I32)), "ids must have size 4 in dimension"),
     Bad("rms_norm", _set(0, torch.ones(4, 32, dtype=torch.float64)), "x must be float32 or bf"),
     Bad("rms_norm", _set(0, torch.ones(32, 4).T), "x must be contiguous in its last dimension"),
     Bad("rms_norm", _set(0, torch.tensor(1.0)), "x must have at least one dimension"),
