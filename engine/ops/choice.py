@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vcc.engine.ops.backends import ALIASES, BACKENDS, NATIVE, OWN, order_of
 from vcc.engine.ops.capabilities import EVERYTHING, Available, older
 from vcc.engine.ops.names import CUSTOM_OPS
+from vcc.engine.ops.surfaces.row import Row
 
 NATIVE_METHOD = BACKENDS[NATIVE].method
 
@@ -65,6 +66,7 @@ class Subject:
         operators: names in `torch.ops.vcc` that a kernel back end calls.
         own: back ends whose method the class defines by itself: they need no surface.
         first: of those, the ones that a replacement defines; they come before all others.
+        rows: surfaces that the class brings along, by back end; they stand in for ours.
     """
 
     op: str
@@ -72,6 +74,11 @@ class Subject:
     operators: tuple[str, ...] = ()
     own: frozenset[str] = frozenset()
     first: frozenset[str] = frozenset()
+    rows: Mapping[str, Mapping[str, Row]] = field(default_factory=dict)
+
+    def surface(self, backend: str) -> Mapping[str, Row]:
+        """What a back end has for this layer."""
+        return self.rows.get(backend, BACKENDS[backend].surface)
 
     @classmethod
     def of(cls, op: str) -> Subject:
@@ -180,7 +187,7 @@ def _lacking(name: str, subject: Subject, choice: OpChoice, facts: Facts) -> Ite
     if name == OWN or not subject.operators:
         yield f"{subject.layer} has no {BACKENDS[name].method} of its own"
         return
-    surface = BACKENDS[name].surface
+    surface = subject.surface(name)
     for op in subject.operators:
         if op not in surface:
             yield f"there is no {op} among the kernels of {name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from vcc.cache.errors import UsageError
 from vcc.engine.ops.backends import BACKENDS, NATIVE
-from vcc.engine.ops.choice import OpChoice, Route, Subject, choose
+from vcc.engine.ops.choice import OpChoice, Subject, choose
 from vcc.engine.ops.surfaces.call import laid_out, package_ops
 from vcc.engine.ops.surfaces.row import Row, Strides
 
@@ -22,8 +22,9 @@ class CustomOp(nn.Module):
 
     A subclass sets `op` and defines `forward_native` (plain torch, what the compiler fuses). With
     `operators` and `forward_kernel` it has every back end whose surface lists those operators; a
-    `forward_<back end>` of its own comes before the surface. Arguments that the chosen kernel does
-    not take run through `forward_native`, and `refusals` says why.
+    `forward_<back end>` of its own comes before the surface. Operators that are not ours have a
+    `namespace` and `rows` of their own. Arguments that the chosen kernel does not take run through
+    `forward_native`, and `refusals` says why.
 
     Constructing a layer for which the choice holds a replacement builds the replacement, which must
     be a subclass; the forwards that it defines by itself come first.
@@ -35,6 +36,8 @@ class CustomOp(nn.Module):
 
     op: ClassVar[str]
     operators: ClassVar[tuple[str, ...]] = ()
+    namespace: ClassVar[str] = "vcc"
+    rows: ClassVar[Mapping[str, Mapping[str, Row]]] = {}
     replaces: ClassVar[str] = ""
 
     def __new__(cls, *_: Any, choice: OpChoice | None = None, **__: Any) -> CustomOp:
@@ -52,10 +55,11 @@ class CustomOp(nn.Module):
     def __init__(self, choice: OpChoice | None = None, **facts: float) -> None:
         super().__init__()
         choice = choice or OpChoice()
-        self.route = choose(subject_of(type(self), choice), choice, facts)
+        subject = subject_of(type(self), choice)
+        self.route = choose(subject, choice, facts)
         self.method, self.choice_reason = self.route.method, self.route.reason
         self.refusals: list[str] = []
-        rows = _rows(type(self), self.route)
+        rows = _rows(type(self), subject, self.route.backend)
         self._dtypes = _dtypes(rows)
         self._strides = min((row.strides for row in rows), key=_STRICTEST.index, default=None)
 
@@ -127,11 +131,11 @@ class CustomOp(nn.Module):
 
     def forward_cpu(self, *args: Any) -> Any:
         """The kernels of `libvcc_ops`."""
-        return self.forward_kernel(torch.ops.vcc, *args)
+        return self.forward_kernel(getattr(torch.ops, self.namespace), *args)
 
     def forward_cuda(self, *args: Any) -> Any:
         """The kernels of `csrc/kernels`."""
-        return self.forward_kernel(torch.ops.vcc, *args)
+        return self.forward_kernel(getattr(torch.ops, self.namespace), *args)
 
     def forward_triton(self, *args: Any) -> Any:
         """The Triton kernels, each one launch of the piece it is traced into."""
@@ -160,7 +164,8 @@ def subject_of(layer: type[CustomOp], choice: OpChoice) -> Subject:
     replaced = _replaced(layer, choice)
     below = layer.__mro__[: layer.__mro__.index(replaced)] if replaced else ()
     first = {n for n in BACKENDS if any(BACKENDS[n].method in vars(base) for base in below)}
-    return Subject(layer.op, layer.__name__, layer.operators, own - {NATIVE}, frozenset(first))
+    own -= {NATIVE}
+    return Subject(layer.op, layer.__name__, layer.operators, own, frozenset(first), layer.rows)
 
 
 def check_replaces(other: type, layer: type) -> None:
@@ -196,12 +201,12 @@ def _replaced(layer: type, choice: OpChoice) -> type | None:
     return next((base for base in layer.__mro__[1:] if base.__name__ in names), None)
 
 
-def _rows(layer: type[CustomOp], route: Route) -> tuple[Row, ...]:
+def _rows(layer: type[CustomOp], subject: Subject, backend: str) -> tuple[Row, ...]:
     """What is known of the chosen kernels; nothing of a forward that a class defines by itself."""
-    backend = BACKENDS[route.backend]
-    if _defined(layer, backend.method):
+    if _defined(layer, BACKENDS[backend].method):
         return ()
-    return tuple(backend.surface[op] for op in layer.operators if op in backend.surface)
+    surface = subject.surface(backend)
+    return tuple(surface[op] for op in layer.operators if op in surface)
 
 
 def _dtypes(rows: Sequence[Row]) -> frozenset[torch.dtype]:

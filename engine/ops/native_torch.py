@@ -75,6 +75,8 @@ def paged_attention(
     """
     rule = _Rule(scale, sliding_window, soft_cap)
     head_dim = kv_cache.shape[-1]
+    if out.untyped_storage().data_ptr() == q.untyped_storage().data_ptr():
+        q = q.clone()  # a caller may have the results over the queries
     out.zero_()
     for sequence in _sequences(seq_lens, query_start):
         keys, values = _gather(kv_cache, block_table[sequence.index], sequence.length)

@@ -13,6 +13,7 @@ from vcc.cache.errors import CompileError, VccError
 from vcc.engine.torch_shim import export as shim
 from vcc.engine.trace.assigned import refused_assignments
 from vcc.engine.trace.failure import TRAILER, cannot_trace
+from vcc.engine.trace.overlaps import refuse_overlaps
 from vcc.engine.types import Placeholder, Traced
 
 NARROWED = "Constraints violated"
@@ -54,7 +55,8 @@ def trace(request: TraceRequest) -> Traced:
 
     Raises:
         CompileError: the model cannot be traced, it assigns a buffer anew, a range came out
-            narrower than declared, a size depends on data, or a constant has no data.
+            narrower than declared, a size depends on data, a constant has no data, or an operator
+            reads what it writes.
     """
     request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
     dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
@@ -69,8 +71,10 @@ def trace(request: TraceRequest) -> Traced:
         raise _cannot_trace(error, request.axes) from error
     ranges = _verify_ranges(program, request)
     placeholders = shim.placeholders_of(program)
+    graph = shim.graph_before_decomposition(program)
+    refuse_overlaps(graph.graph)
     return Traced(
-        graph=shim.graph_before_decomposition(program),
+        graph=graph,
         placeholders=placeholders,
         ranges=ranges,
         constants=_constants(placeholders, shim.lifted_constants(program), request),

@@ -30,6 +30,8 @@ CPU = table(
     Row("rotary_embedding", "vcc::rotary_embedding", dtypes=FLOATS),
     Row("kv_write", "vcc::kv_write", dtypes=FLOATS),
     Row("paged_attention", "vcc::paged_attention", dtypes=FLOATS, workspace=attention_scratch),
+    Row("topk_softmax", "vcc::topk_softmax", dtypes=FLOATS),
+    Row("moe_experts", "vcc::moe_experts", dtypes=FLOATS),
 )
 """Operator -> kernel of `libvcc_ops`; `csrc/ops/library.cpp` registers the same."""
 
