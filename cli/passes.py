@@ -113,7 +113,7 @@ def _row(one: Pass) -> dict[str, Any]:
     needs = sorted(rule.needs_ops) if rule else []
     return {
         "name": one.name,
-        "on": f"from -{rule.from_level.name}" if rule else "when named",
+        "on": f"from -{rule.from_level.name}" if rule and rule.from_level else "when named",
         "where": str(one.gate),
         "needs": ", ".join((*needs, *one.needs)),
         "version": one.version,

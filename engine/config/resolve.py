@@ -104,6 +104,8 @@ def _pass_value(
         return asked, "as given"
     if missing := sorted(rule.needs_ops - enabled):
         return False, f"custom op {missing[0]} is not enabled"
+    if rule.from_level is None:
+        return False, "no level switches it on"
     return level >= rule.from_level, f"level {shown(level)}"
 
 

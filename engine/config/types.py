@@ -43,7 +43,7 @@ __all__ = [
     "Target",
 ]
 
-DEFAULT_SPLITTING_OPS = ("vcc::kv_write", "vcc::paged_attention")
+DEFAULT_SPLITTING_OPS = ("vcc::kv_write", "vcc::paged_attention", "vcc::rope_kv_write")
 """Where VCC_COMPILE cuts: a bare name matches every overload."""
 
 Scalar = bool | int | float | str
@@ -56,6 +56,17 @@ class PassConfig:
 
     eliminate_noops: bool | None = keyed("remove slices, reshapes and copies that change nothing")
     coalesce_splits: bool | None = keyed("make one split of slices that cut a tensor up")
+    fuse_rms_norm: bool | None = keyed("make one operator of an RMS norm written out")
+    fuse_add_rms_norm: bool | None = keyed("add a residual inside the norm of the sum")
+    fuse_act_mul: bool | None = keyed("make one operator of a gated activation written out")
+    fuse_all_reduce_norm: bool | None = keyed("sum over ranks inside the norm of the sum")
+    fuse_qk_norm_rope: bool | None = keyed("norm and rotate query and key heads at once")
+    fuse_rope_kv_write: bool | None = keyed("rotate inside the KV write")
+    fuse_norm_quant: bool | None = keyed("quantise to fp8 inside the norm")
+    fuse_act_quant: bool | None = keyed("quantise to fp8 inside the gated activation")
+    fuse_attention_quant: bool | None = keyed("quantise to fp8 inside attention")
+    fuse_norm_linear: bool | None = keyed("norm inside the projection that reads it")
+    fuse_moe_router: bool | None = keyed("make one operator of a router of experts")
     eliminate_clones: bool | None = keyed("read the source of a copy that nobody writes")
     eliminate_dead_code: bool | None = keyed("remove nodes whose results nobody reads")
     restore_in_place: bool | None = keyed("call operators in place where their memory dies")

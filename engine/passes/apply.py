@@ -8,6 +8,11 @@ from typing import Protocol
 
 from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.config.types import CompilationConfig, PassConfig
+from vcc.engine.passes.act_mul import FUSE_ACT_MUL
+from vcc.engine.passes.act_quant import FUSE_ACT_QUANT
+from vcc.engine.passes.add_rms_norm import FUSE_ADD_RMS_NORM
+from vcc.engine.passes.all_reduce_norm import FUSE_ALL_REDUCE_NORM
+from vcc.engine.passes.attention_quant import FUSE_ATTENTION_QUANT
 from vcc.engine.passes.base import Outcome, Pass, PassContext
 from vcc.engine.passes.check import check_graph, interface_of, sizes_kept
 from vcc.engine.passes.clones import ELIMINATE_CLONES
@@ -15,14 +20,32 @@ from vcc.engine.passes.dead_code import ELIMINATE_DEAD_CODE
 from vcc.engine.passes.donate import DONATE_BUFFERS
 from vcc.engine.passes.in_place import RESTORE_IN_PLACE
 from vcc.engine.passes.memory import refresh
+from vcc.engine.passes.moe_router import FUSE_MOE_ROUTER
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
+from vcc.engine.passes.norm_linear import FUSE_NORM_LINEAR
+from vcc.engine.passes.norm_quant import FUSE_NORM_QUANT
+from vcc.engine.passes.qk_norm_rope import FUSE_QK_NORM_ROPE
+from vcc.engine.passes.rms_norm import FUSE_RMS_NORM
+from vcc.engine.passes.rope_kv_write import FUSE_ROPE_KV_WRITE
 from vcc.engine.passes.splits import COALESCE_SPLITS
+from vcc.engine.passes.version import RULES
 from vcc.engine.torch_shim.nodes import is_registered
 from vcc.engine.types import Passed, PassReport, Traced
 
 PASSES: tuple[Pass, ...] = (
     ELIMINATE_NOOPS,
     COALESCE_SPLITS,
+    FUSE_RMS_NORM,
+    FUSE_ADD_RMS_NORM,
+    FUSE_ACT_MUL,
+    FUSE_ALL_REDUCE_NORM,
+    FUSE_QK_NORM_ROPE,
+    FUSE_ROPE_KV_WRITE,
+    FUSE_NORM_QUANT,
+    FUSE_ACT_QUANT,
+    FUSE_ATTENTION_QUANT,
+    FUSE_NORM_LINEAR,
+    FUSE_MOE_ROUTER,
     ELIMINATE_CLONES,
     ELIMINATE_DEAD_CODE,
     RESTORE_IN_PLACE,
@@ -105,7 +128,18 @@ def _skipped(one: Pass, context: PassContext) -> str:
     missing = next((name for name in one.needs if not is_registered(name)), None)
     if missing is not None:
         return f"operator {missing} does not exist here"
-    return one.gate.refusal(context)
+    return _switched_off(one, context) or one.gate.refusal(context)
+
+
+def _switched_off(one: Pass, context: PassContext) -> str:
+    """Why a fusion does not run where nobody decided about it; one that is asked for runs."""
+    rule = RULES.get(one.name)
+    if rule is None or getattr(context.config.pass_config, one.name) is True:
+        return ""
+    if rule.from_level is None:
+        return "no level switches it on"
+    missing = sorted(rule.needs_ops - context.ops)
+    return f"custom op {missing[0]} is not enabled" if missing else ""
 
 
 def _run(one: Pass, traced: Traced, context: PassContext, dumps: Dumps | None) -> Outcome:

@@ -8,7 +8,7 @@ A pattern is data: a tree that is laid over a node and its sources.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +39,25 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`of[index]`: one tensor of a call that returns several."""
+    """`of[index]`: one tensor of a call that returns several.
+
+    Args:
+        of, index: the call and the place in its result.
+        name: capture the item itself.
+        shared: others may read it too.
+    """
 
     of: Pattern
     index: int
+    name: str = ""
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """The first of several patterns that fits here."""
+
+    options: tuple[Pattern, ...]
 
 
 class Op:
@@ -71,7 +86,7 @@ class Op:
         self.commutes, self.shared = commutes, shared
 
 
-Pattern = Capture | Const | Item | Op
+Pattern = Capture | Const | Either | Item | Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +119,7 @@ class Miss:
 class _State:
     captures: dict[str, Any] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    covered: dict[Node, Op] = field(default_factory=dict)
+    covered: dict[Node, Op | Item] = field(default_factory=dict)
 
 
 class _Differs(Exception):
@@ -148,13 +163,19 @@ def _fit(pattern: Pattern, given: Any, state: _State) -> None:
 
 
 def _fit_capture(pattern: Capture, given: Any, state: _State) -> None:
-    if pattern.name in state.captures and state.captures[pattern.name] != given:
-        before = state.captures[pattern.name]
-        raise _Differs(f"{pattern.name} is {given} here and {before} elsewhere")
     reason = pattern.where(given) if pattern.where else ""
     if reason:
         raise _Differs(reason)
-    state.captures[pattern.name] = given
+    _keep(pattern.name, given, state)
+
+
+def _keep(name: str, given: Any, state: _State) -> None:
+    """Capture under a name; one that comes again must be the same thing."""
+    if not name:
+        return
+    before = state.captures.setdefault(name, given)
+    if before is not given and before != given:
+        raise _Differs(f"{name} is {given} here and {before} elsewhere")
 
 
 def _fit_const(pattern: Const, given: Any, state: _State) -> None:
@@ -170,7 +191,13 @@ def _fit_item(pattern: Item, given: Any, state: _State) -> None:
     if given.args[1] != pattern.index:
         raise _Differs(f"{given} is item {given.args[1]}, not {pattern.index}")
     state.nodes.append(given)
+    state.covered[given] = pattern
+    _keep(pattern.name, given, state)
     _fit(pattern.of, given.args[0], state)
+
+
+def _fit_one_of(pattern: Either, given: Any, state: _State) -> None:
+    _first_fit([((option, given),) for option in pattern.options], state)
 
 
 def _fit_op(pattern: Op, given: Any, state: _State) -> None:
@@ -181,8 +208,7 @@ def _fit_op(pattern: Op, given: Any, state: _State) -> None:
         raise _Differs(f"{given} calls {overload_name(given.target)}, where {wanted} is wanted")
     state.nodes.append(given)
     state.covered[given] = pattern
-    if pattern.name:
-        state.captures[pattern.name] = given
+    _keep(pattern.name, given, state)
     arguments = call_arguments(given)
     if len(arguments) < len(pattern.args):
         raise _Differs(f"{given} has {len(arguments)} arguments, of {len(pattern.args)}")
@@ -194,21 +220,27 @@ def _fit_op(pattern: Op, given: Any, state: _State) -> None:
 
 
 def _fit_either(pattern: Op, arguments: list[Any], state: _State) -> None:
-    """In the order given, else exchanged; of two misses the deeper one is told."""
+    """In the order given, else exchanged."""
     first, second, *rest = arguments
+    orders = ((first, second, *rest), (second, first, *rest))
+    _first_fit([tuple(zip(pattern.args, order, strict=False)) for order in orders], state)
+
+
+def _first_fit(ways: Sequence[Sequence[tuple[Pattern, Any]]], state: _State) -> None:
+    """The first way in which all pairs fit; of several misses the deepest is told."""
     misses: list[tuple[int, str]] = []
-    for order in ((first, second), (second, first)):
+    for pairs in ways:
         trial = _State(dict(state.captures), list(state.nodes), dict(state.covered))
         try:
-            for inner, argument in zip(pattern.args, (*order, *rest), strict=False):
-                _fit(inner, argument, trial)
+            for inner, given in pairs:
+                _fit(inner, given, trial)
         except _Differs as differs:
             misses.append((len(trial.nodes), str(differs)))
             continue
         state.captures, state.nodes, state.covered = trial.captures, trial.nodes, trial.covered
         return
-    depth, reason = max(misses)
-    state.nodes.extend([state.nodes[0]] * (depth - len(state.nodes)))
+    depth, reason = max(misses, key=lambda miss: miss[0])
+    state.nodes.extend(state.nodes[:1] * (depth - len(state.nodes)))
     raise _Differs(reason)
 
 
@@ -235,6 +267,7 @@ def _check_writes(state: _State) -> None:
 _FIT: Mapping[type, Callable[[Any, Any, _State], None]] = {
     Capture: _fit_capture,
     Const: _fit_const,
+    Either: _fit_one_of,
     Item: _fit_item,
     Op: _fit_op,
 }

@@ -33,4 +33,4 @@ def version_of(files: Sequence[Path], parameters: Sequence[tuple[str, Scalar]] =
 
 def rule_version(rule: PassRule) -> str:
     """The version of one of our own passes, by its row."""
-    return version_of([FOLDER / rule.file], rule.parameters)
+    return version_of([FOLDER / name for name in (rule.file, *rule.parts)], rule.parameters)

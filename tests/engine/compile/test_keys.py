@@ -51,8 +51,11 @@ OTHER: dict[str, tuple[Any, str]] = {
     "compilation.backend": (Backend.EAGER, "code"),
     "compilation.cuda_graph_mode": (GraphMode.PIECEWISE, "plan"),
     **{
-        f"compilation.pass_config.{rule.name}": (bool(rule.needs_ops), "code")
-        for rule in PASS_RULES  # on by default, unless its operators are not
+        f"compilation.pass_config.{rule.name}": (
+            bool(rule.needs_ops) or rule.from_level is None,
+            "code plan" if rule.joins_attention else "code",  # it leaves no pieces
+        )
+        for rule in PASS_RULES  # on by default, unless its operators are not, or no level is
     },
     "compilation.user_passes": (("support.own_passes:SQUARE",), "code"),
     "compilation.splitting_ops": (("vcc::kv_write",), "code"),

@@ -44,7 +44,8 @@ def graphs(mode: GraphMode, config: CompilationConfig | None = None, **changes: 
     return settle(asked, **changes).config.cuda_graph_mode
 
 
-ON = {rule.name: rule.from_level <= OptLevel.O2 and not rule.needs_ops for rule in PASS_RULES}
+ON = {rule.name: rule.from_level is not None and not rule.needs_ops for rule in PASS_RULES}
+"""What -O2 switches on where no custom op is enabled."""
 """What the default level switches on while no custom op is enabled."""
 
 
