@@ -7,7 +7,8 @@ as the CUDA binary tools show them:
 * `.text.<function>` is code; `.nv.shared.<function>` as large as its static shared memory.
 * `.nv.info` lists attributes, `u8 form, u8 id, u16 size` and with form 4 `size` bytes behind:
   0x2f is (u32 symbol, u32 registers of a thread), 0x11 (u32 symbol, u32 bytes of its stack frame).
-* `.nv.info.<function>` the same for one function; 0x19 has the parameter block's bytes as its size.
+* `.nv.info.<function>` the same for one function; 0x19 has the parameter block's bytes as its size,
+  0x05 is (u32 x, u32 y, u32 z), the most threads of a block, where the source says so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from vcc.cache.errors import IntegrityError
 
 CUDA_MACHINE = 190
-REGISTERS, FRAME, PARAMETER_BYTES = 0x2F, 0x11, 0x19
+REGISTERS, FRAME, PARAMETER_BYTES, MOST_THREADS = 0x2F, 0x11, 0x19, 0x05
 SIZED = 4
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -38,6 +39,7 @@ class CubinFunction:
         stack: frame of a thread, bytes.
         param_bytes: size of its parameter block.
         code_bytes: size of its instructions.
+        threads: most threads of a block; 0 where the source does not say.
     """
 
     name: str
@@ -46,6 +48,7 @@ class CubinFunction:
     stack: int
     param_bytes: int
     code_bytes: int
+    threads: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,18 @@ def _function(name: str, sections: Mapping[str, _Section]) -> CubinFunction:
         stack=_of_symbol(FRAME, name, sections),
         param_bytes=0 if info is None else _param_bytes(info.data),
         code_bytes=sections[f".text.{name}"].size,
+        threads=0 if info is None else _threads(info.data),
     )
 
 
 def _param_bytes(info: bytes) -> int:
     return next((value for id, value, _ in _attributes(info) if id == PARAMETER_BYTES), 0)
+
+
+def _threads(info: bytes) -> int:
+    found = (more for id, _, more in _attributes(info) if id == MOST_THREADS and len(more) == 12)
+    x, y, z = struct.unpack("<III", next(found, bytes(12)))
+    return int(x * y * z)
 
 
 def _of_symbol(wanted: int, name: str, sections: Mapping[str, _Section]) -> int:

@@ -1,0 +1,13 @@
+// vcc::gelu_and_mul
+#include "entry.cuh"
+#include "gate.cuh"
+
+#define KERNEL(name, T)                                                                \
+  VCC_KERNEL(256, 1, vcc_gelu_and_mul_##name, const T* x, T* out, int rows, int width, \
+             int row_blocks, int64_t x_stride, int tanh) {                             \
+    vcc::Gated<T> g{};                                                                 \
+    g.x = x, g.out = out;                                                              \
+    g.rows = rows, g.width = width, g.row_blocks = row_blocks, g.x_stride = x_stride;  \
+    vcc::gate<vcc::Quant::kNone>(g, vcc::Gelu{tanh != 0});                             \
+  }
+VCC_EACH_TYPE(KERNEL)

@@ -1,0 +1,58 @@
+// Which row a thread works on, and sums and maxima over the threads of a row.
+//
+// A row has `row_threads` threads: a power of two up to 32, with several rows in a block, or a
+// multiple of 32, which is the block. Thread t holds the chunks t, t + row_threads, ...
+#pragma once
+
+#include "access.cuh"
+
+namespace vcc {
+
+constexpr int kWarp = 32;
+constexpr uint32_t kAll = 0xffffffff;
+
+struct Place {
+  int64_t row;
+  int thread;  // of the row
+  bool there;  // a block's last rows may not be
+};
+
+__device__ inline Place place_of(int rows, int row_threads) {
+  if (row_threads > kWarp) return {blockIdx.x, static_cast<int>(threadIdx.x), true};
+  const int each = blockDim.x / row_threads, own = threadIdx.x / row_threads;
+  const int64_t row = int64_t{blockIdx.x} * each + own;
+  return {row, static_cast<int>(threadIdx.x) % row_threads, row < rows};
+}
+
+struct Sum {
+  static constexpr float kNothing = 0.0f;
+  __device__ static float join(float a, float b) { return a + b; }
+};
+struct Most {  // of magnitudes
+  static constexpr float kNothing = 0.0f;
+  __device__ static float join(float a, float b) { return larger(a, b); }
+};
+
+// Over `lanes` (a power of two) neighbours of a warp; each of them gets the result.
+template <class Join>
+__device__ inline float over_lanes(float value, int lanes) {
+  for (int apart = lanes / 2; apart > 0; apart /= 2) {
+    value = Join::join(value, __shfl_xor_sync(kAll, value, apart));
+  }
+  return value;
+}
+
+// Over the threads of a row; each of them gets the result. At most once a kernel for each Join.
+template <class Join>
+__device__ inline float over_row(float value, int row_threads) {
+  if (row_threads <= kWarp) return over_lanes<Join>(value, row_threads);
+  __shared__ float partial[kWarp];
+  value = over_lanes<Join>(value, kWarp);
+  const int lane = threadIdx.x % kWarp;
+  if (lane == 0) partial[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  const int warps = row_threads / kWarp;
+  return over_lanes<Join>(lane < warps ? partial[lane] : Join::kNothing, kWarp);
+}
+
+}  // namespace vcc
