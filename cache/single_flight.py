@@ -5,7 +5,8 @@ a file system without them) the caller goes on at once; where one excludes nobod
 parallel file systems) two processes build the same thing and both publish fine.
 
     locks/<digest>.lock       locked while somebody builds
-    locks/<digest>.holder     canonical JSON of Holder: for messages only, may be stale or lost
+    locks/<digest>.holder     canonical JSON of Holder, gone when the build is over: for messages
+                              only, may be stale or lost
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def single_flight(
         yield flight
     finally:
         if lock is not None:
+            _withdraw(root, digest)  # afterwards it would be the next holder's
             lock.release()
 
 
@@ -214,3 +216,10 @@ def _announce(locks: Folder, digest: Digest, what: str) -> None:
         _log.info("the holder of %s could not be noted: %s", digest.short, error)
         with suppress(OSError):
             os.unlink(temp, dir_fd=locks.fd)
+
+
+def _withdraw(root: Path, digest: Digest) -> None:
+    """Take the announcement back: who is found announced without a lock was killed."""
+    quiet = suppress(OSError, Unsafe)
+    with quiet, opened(root, create=False) as store, store.below(LOCKS) as locks:
+        os.unlink(f"{digest}.holder", dir_fd=locks.fd)

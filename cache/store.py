@@ -55,6 +55,7 @@ class Store:
     strict: bool = False
     on_trouble: Callable[[VccError], None] = log_trouble
     _told: dict[str, set[str]] = field(default_factory=dict, repr=False, compare=False)
+    _failed: dict[str, VccError] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(
@@ -123,6 +124,10 @@ class Store:
     def misses(self, base: Key, wanted: Mapping[str, str] | None = None) -> Miss:
         """Why `find` answered nothing; raises as `find`."""
         return explain_miss(base, wanted or {}, self.entries())
+
+    def remote_failure(self, base: Key) -> VccError | None:
+        """What kept the remote from answering when `find` asked it last; None where nothing did."""
+        return self._failed.get(base.digest.hex)
 
     def entries(self) -> Iterator[Entry]:
         """All entries of all tiers, newest first. Raises as `find`."""
@@ -238,9 +243,11 @@ class Store:
         """Whether the remote had an answer; its failure costs a build and nothing else."""
         if self.remote is None:
             return False
+        self._failed.pop(base.digest.hex, None)
         try:
             return self.remote.bring(self.root, base, usable)
         except VccError as error:
+            self._failed[base.digest.hex] = error
             self._watch.trouble(error)
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from vcc.cli.console import columns, err, events, out, out_json, size_text
+from vcc.cli.console import BarEvents, columns, err, events, out, out_json, size_text
 
 if TYPE_CHECKING:
     from vcc.cache.errors import VccError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vcc.cache.request import Entry
 
 Told = Callable[[str, str], None]
+REUSED = "reused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +74,23 @@ def carry_all(
 
 @contextmanager
 def progress(stage: str, *, quiet: bool) -> Iterator[Told]:
-    """Progress of blobs on standard error while the block lasts."""
+    """Progress of blobs on standard error while the block lasts; reused ones are summed up."""
     import time
 
-    shown, lock, begun = events(quiet=quiet), threading.Lock(), time.monotonic()
+    shown = events(quiet=quiet)
+    lock, begun, states = threading.Lock(), time.monotonic(), Counter[str]()
 
     def tell(item: str, state: str) -> None:
         with lock:
-            shown.progress(item, state)
+            states[state] += 1
+            if state != REUSED or isinstance(shown, BarEvents):
+                shown.progress(item, state)
 
     try:
         shown.stage_started(stage)
         yield tell
+        if states[REUSED] and not quiet:
+            err(f"{stage}: {states[REUSED]} blobs were there already")
         shown.stage_finished(stage, time.monotonic() - begun)
     finally:
         shown.close()

@@ -13,13 +13,26 @@ from typing import NoReturn
 
 from vcc.cache.errors import Exit, StorageError, UsageError, VccError
 from vcc.cli.again import with_assertions
-from vcc.cli.console import out_json, show_error
+from vcc.cli.console import err, out_json, show_error
 
 
 class Interrupted(VccError):
     """Ctrl-C."""
 
     exit, id = Exit.INTERRUPTED, "INTERRUPTED"
+
+
+class NoCommand(UsageError):
+    """vcc or one of its groups alone: the answer is its help.
+
+    Args:
+        command: which.
+        text: the help.
+    """
+
+    def __init__(self, command: str, text: str) -> None:
+        super().__init__(f"{command} needs a command", "", f"{command} --help lists what there is")
+        self.text = text
 
 
 class Terminated(VccError):
@@ -75,6 +88,9 @@ def _run(words: Sequence[str]) -> int:
         _ignore_signals()
         error = as_vcc_error(caught)
         own = words[: words.index("--")] if "--" in words else words
+        if isinstance(error, NoCommand) and "--json" not in own:
+            err(error.text)
+            return int(error.exit)
         _report(error, as_json="--json" in own)
         return int(error.exit)
 
@@ -117,7 +133,7 @@ def _usage(caught: Exception) -> UsageError:
     message = str(format_message() if callable(format_message) else caught)
     command = context.command_path if context is not None else "vcc"
     if message.startswith("Usage: "):  # a group without a command answers with its help
-        return UsageError(f"{command} needs a command", message, "")
+        return NoCommand(command, message)
     return UsageError(message.rstrip("."), "", f"{command} --help lists what there is")
 
 

@@ -42,8 +42,8 @@ def report(
         others: builds of other shards.
 
     Raises:
-        typer.Exit: 10 when some failed or were left, the code of the first when all failed, 1
-            when something is missing.
+        typer.Exit: 1 when something is missing, 10 when some failed or were left, the code of the
+            first when all failed.
     """
     if as_json:
         out_json(report_dict(file, outcomes, others))
@@ -120,13 +120,13 @@ def _code(outcomes: Sequence[Outcome]) -> int:
     from vcc.engine.prewarm.apart import exit_code
     from vcc.engine.prewarm.run import State
 
+    states = {one.state for one in outcomes}
+    if State.MISSING in states:  # the answer of --check is no, whatever could not be looked at
+        return int(Exit.NEGATIVE)
     errors = [one.error for one in outcomes if one.error is not None]
     if errors:
         return int(exit_code(errors, len(outcomes) - len(errors)))
-    states = {one.state for one in outcomes}
-    if State.LEFT in states:
-        return int(Exit.PARTIAL)
-    return int(Exit.NEGATIVE if State.MISSING in states else Exit.OK)
+    return int(Exit.PARTIAL if State.LEFT in states else Exit.OK)
 
 
 def _tell_github(file: Path, outcomes: Sequence[Outcome], others: int, *, quiet: bool) -> None:

@@ -71,7 +71,8 @@ def _tell(done: GuestReport) -> None:
     name = done.guest.identity.fields["guest.name"]
     restored, saved = done.restored, done.saved
     if restored.entry is None:
-        err(f"vcc: {name}: nothing restored: {restored.why}")
+        why = "see above" if restored.misses else restored.why  # each was told of with its reason
+        err(f"vcc: {name}: nothing restored: {why}")
     else:
         size = size_text(sum(one.size for one in restored.files.values()))
         where = f"artifact {restored.entry.id.short} ({restored.tier}, {restored.trust})"

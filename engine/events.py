@@ -44,7 +44,7 @@ class NullEvents:
 
 
 class NotedEvents:
-    """Passes everything on to another listener and keeps the notes.
+    """Passes everything on to another listener and keeps the notes, each of which is said once.
 
     Args:
         listener: who is told.
@@ -69,6 +69,7 @@ class NotedEvents:
         self._listener.progress(item, state)
 
     def note(self, reason: str) -> None:
-        """Keep and pass on."""
-        self.notes.append(reason)
-        self._listener.note(reason)
+        """Keep and pass on, unless it was said before: look-up and build meet the same trouble."""
+        if reason not in self.notes:
+            self.notes.append(reason)
+            self._listener.note(reason)

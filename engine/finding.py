@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.blob import Damaged
 from vcc.cache.errors import DeviceError, IntegrityError, StorageError
+from vcc.cache.gate import Untrusted
 from vcc.cache.key import Key
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
@@ -47,12 +48,14 @@ class Found:
         why: why there are none; empty when there are.
         refused: the host rule that the nearest breaks, when that is why.
         damage: what is wrong with refs of this request; they were set aside.
+        untrusted: why the gate refuses what the remote has, when that is why.
     """
 
     entries: tuple[Entry, ...]
     why: str = ""
     refused: NotHere | None = None
     damage: tuple[Damage, ...] = ()
+    untrusted: Untrusted | None = None
 
 
 def find(session: Looking) -> Found:
@@ -102,6 +105,11 @@ def _nothing(store: Store, base: Key, stated: Mapping[str, str], damage: list[Da
         why = f"artifact {first.artifact[:12]} answers, but is not for this host: {refused.why}"
         return Found((), why, refused, tuple(damage))
     why = str(of_ref(damage[0])) if damage else str(store.misses(base, stated))
+    failure = store.remote_failure(base)
+    if isinstance(failure, Untrusted):
+        return Found((), f"{failure}", damage=tuple(damage), untrusted=failure)
+    if failure is not None:
+        why = f"{why}; the remote has no answer: {failure}"
     return Found((), why, damage=tuple(damage))
 
 

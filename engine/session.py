@@ -139,7 +139,7 @@ def open_module_session(session: Session) -> Ready[BootedModule]:
 def _open(session: Session, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     with session.ledger.phase("resolve"):
         found = find(session)
-    damage = next((of_ref(one) for one in found.damage), None)
+    damage: IntegrityError | None = next(map(of_ref, found.damage), None) or found.untrusted
     why = found.why
     for entry in found.entries:
         try:
@@ -193,7 +193,8 @@ def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) 
 
 
 def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
-    session.events.note(f"no artifact to boot from, so it is built now: {why}")
+    reason = "" if why in session.notes else f": {why}"
+    session.events.note(f"no artifact to boot from, so it is built now{reason}")
     with session.ledger.phase("compile"):
         from vcc.engine.pipeline import build
 

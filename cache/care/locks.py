@@ -39,12 +39,19 @@ class Lock:
     Args:
         digest: what is built under it, hex.
         state: whether it is held.
-        holder: who said last that they hold it; None when nobody did.
+        holder: who said last that they hold it, and did not take that back; None when nobody did.
     """
 
     digest: str
     state: State
     holder: Holder | None
+
+    @property
+    def over(self) -> bool:
+        """Whether what was built under it came to an end by itself, so that only a file is left."""
+        process = Process.parse(f"{self.holder.process}.") if self.holder else None
+        announced = self.holder is not None and not (process and process.life() is Life.RUNS)
+        return self.state is State.FREE and not announced
 
 
 def read_locks(store: Folder) -> tuple[Lock, ...]:

@@ -1,4 +1,4 @@
-"""Unlocking: build locks that nobody holds any more are removed, held ones are shown."""
+"""Unlocking: build locks that a killed holder left are removed, held ones are shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Unlocked:
     """What became of the locks of a store.
 
     Args:
-        removed: those whose files went.
+        removed: those whose files went. Of builds that ended by themselves a file is left too; it
+            says nothing, and goes with the next collection.
         kept: those that somebody holds, or may hold.
     """
 
@@ -24,7 +25,7 @@ class Unlocked:
 
 
 def unlock(root: Path, *, force: bool = False, dry_run: bool = False) -> Unlocked:
-    """Remove lock files that nobody holds.
+    """Remove the locks that killed processes left.
 
     Args:
         root: the root of the store.
@@ -37,6 +38,8 @@ def unlock(root: Path, *, force: bool = False, dry_run: bool = False) -> Unlocke
     done = Unlocked()
     with storage("unlock the store at", str(root)), existing(root) as store:
         for lock in read_locks(store) if store else ():
+            if lock.over:
+                continue
             if lock.state is not State.FREE and not force:
                 done.kept.append(lock)
                 continue

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vcc.cache.damage import Damage, says_nothing
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError, VccError
 from vcc.cache.factors import ranked
 from vcc.cache.gate import Untrusted
@@ -67,6 +68,7 @@ def restore(
     """
     misses: list[tuple[str, str]] = []
     refused: Untrusted | None = None
+    store = _telling(store, told)
     for entry in _found(store, identity, told):
         try:
             loaded = store.load(entry, full=True)
@@ -75,10 +77,11 @@ def restore(
             if store.strict and isinstance(error, StorageError):
                 raise
             refused = error if isinstance(error, Untrusted) else refused
-            store.quarantine(entry, error)
+            store.quarantine(entry, error)  # which tells of damage
             _emptied(folder)
             misses.append((entry.artifact, str(error)))
-            told(f"artifact {entry.id.short} is not used: {error}")
+            if says_nothing(error):
+                told(f"artifact {entry.id.short} is not used: {error}")
             continue
         note_boot(store.root, entry.artifact)
         size = loaded.verified.bytes
@@ -88,6 +91,21 @@ def restore(
     note_missed(store.root, identity.base.digest.hex)
     why = misses[0][1] if misses else _why(store, identity)
     return Restored(why=why, misses=tuple(misses))
+
+
+def _telling(store: Store, told: Callable[[str], None]) -> Store:
+    """The same store, whose trouble is told as everything else is."""
+    return replace(
+        store,
+        remote=None if store.remote is None else store.remote.telling(told),
+        on_damage=lambda damage: told(_line(damage)),
+        on_trouble=lambda error: told(str(error)),
+    )
+
+
+def _line(damage: Damage) -> str:
+    done = "was set aside" if damage.removed else "is not used"
+    return f"artifact {damage.artifact[:12]} is damaged and {done}: {damage.reason}"
 
 
 def _found(store: Store, identity: Identity, told: Callable[[str], None]) -> Sequence[Entry]:
@@ -103,7 +121,9 @@ def _found(store: Store, identity: Identity, told: Callable[[str], None]) -> Seq
 
 def _why(store: Store, identity: Identity) -> str:
     """Why nothing answers: the nearest caches, and what differs."""
-    stated = dict(identity.base)
+    stated, failure = dict(identity.base), store.remote_failure(identity.base)
+    if failure is not None:
+        return str(failure)
     try:
         entries = tuple(replace(store, remote=None).entries())
     except VccError as error:

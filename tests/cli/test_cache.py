@@ -189,7 +189,6 @@ def test_unlock_shows_holders_and_leaves_live_ones(vcc, own_store):
         (kept,) = vcc("cache", "unlock", "--json").json["kept"]
         assert kept["holder"]["pid"] == os.getpid()
         assert vcc("cache", "unlock", "--force", "--dry-run").code == 0
-    assert vcc("cache", "unlock", "--json").json["removed"][0]["state"] == "free"
     assert vcc("cache", "unlock").out == "no locks\n"
 
 

@@ -16,11 +16,17 @@ from vcc.cli.app import COMMANDS, GROUPS
 CHEAP = (["--help"], ["--version"], ["inspect", "cache"], ["run", "--help"])
 
 
+@pytest.mark.parametrize(("words", "name"), [([], "vcc"), (["cache"], "vcc cache")])
+def test_without_a_command_the_answer_is_the_help(vcc, words, name):
+    done = vcc(*words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.strip() == vcc(*words, "--help").out.strip()
+    assert done.err.startswith(f"Usage: {name} ")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "what"),
     [
-        ([], 2, "vcc needs a command"),
-        (["inspect"], 2, "vcc inspect needs a command"),
         (["bogus"], 2, "No such command 'bogus'"),
         (["compile"], 2, "Missing argument 'MODEL'"),
         (["compile", "demo", "--jobs", "-1"], 2, "Invalid value for '--jobs'"),

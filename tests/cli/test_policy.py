@@ -49,6 +49,49 @@ def test_without_a_signature_and_without_leave_to_build_signed_is_exit_7(vcc, en
     assert len(engine.builds) == 1
 
 
+def test_a_refused_artifact_is_told_once(vcc, engine):
+    vcc("compile", "demo")
+    done = vcc(*RUN, "--policy", "signed")
+    told = [line for line in done.err.splitlines() if "not trusted" in line]
+    assert len(told) == 1
+    assert "note: no artifact to boot from, so it is built now\n" in done.err
+
+
+@pytest.fixture
+def untrusted(vcc, engine, tmp_path):
+    """A remote that nobody trusts and that has the demo, which is not stored here."""
+    url = f"file://{tmp_path}/remote"
+    there = ("--cache-dir", str(tmp_path / "there"))
+    assert vcc("compile", "demo", *there).code == 0
+    assert vcc("push", "--all", "--to", url, *there).code == 0
+    engine.builds.clear()
+    return url
+
+
+def test_where_the_remote_has_untrusted_artifacts_only_the_error_says_so(vcc, engine, untrusted):
+    done = vcc(*RUN, "--remote", untrusted, "--require-warm")
+    assert (done.code, engine.builds) == (Exit.INTEGRITY, [])
+    last = done.err[done.err.index("error: ") :]
+    assert "is not trusted under policy own" in last
+    assert f"why: it was pulled from {untrusted}, which is not a trusted remote" in last
+    assert "vcc trust add --remote URL" in last
+    assert "the store is empty" not in done.err
+
+
+def test_a_build_beside_an_untrusted_remote_says_once_why(vcc, engine, untrusted):
+    done = vcc(*RUN, "--remote", untrusted)
+    assert (done.code, len(engine.builds)) == (0, 1)
+    assert done.err.count("is not trusted") == 1
+    assert "the store is empty" not in done.err
+
+
+def test_where_the_remote_fails_the_error_says_that_too(vcc, engine, tmp_path):
+    (tmp_path / "remote").write_text("a file")
+    done = vcc(*RUN, "--remote", f"file://{tmp_path}/remote", "--require-warm")
+    assert done.code == Exit.NEGATIVE
+    assert "why: the store is empty; the remote has no answer: " in done.err
+
+
 def test_prod_never_builds(vcc, engine):
     missing = vcc(*RUN, "--policy", "prod")
     assert missing.code == Exit.NEGATIVE

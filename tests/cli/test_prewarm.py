@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from support.cli_reference import PAGE, differences, shapes
 
 from vcc.cache.errors import Exit
 from vcc.cache.store import Store
+from vcc.engine.prewarm.run import Prewarm, State
 
 LIST = """\
 [defaults]
@@ -57,6 +59,27 @@ def test_one_broken_build_stops_no_other(vcc, listed):
     assert "2 built, 1 failed" in done.out
     assert "::error file=vcc.toml,line=7,col=1::./none · " not in done.out
     assert "::error file=vcc.toml,line=7,col=1::./none failed: " in done.out
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_a_check_is_negative_where_something_is_missing_else_partial_where_one_fails(
+    vcc, listed, monkeypatch, present
+):
+    listed.write_text(LIST.replace('"bf16"]', '"bf16"]\n[[build]]\nmodel = "./none"'))
+    if present:
+        monkeypatch.setattr(Prewarm, "_looked", _all_present(Prewarm._looked))
+    done = vcc("prewarm", "--check", "--json")
+    counts = done.json["counts"]
+    assert (counts["missing"], counts["failed"]) == (0 if present else 2, 1)
+    assert done.code == done.json["exit"] == (Exit.PARTIAL if present else Exit.NEGATIVE)
+
+
+def _all_present(real):
+    def looked(self, asked, refs):
+        found = real(self, asked, refs)
+        return replace(found, state=State.PRESENT) if found.state is State.MISSING else found
+
+    return looked
 
 
 def test_a_broken_file_builds_nothing_and_is_annotated(vcc, listed, own_store):

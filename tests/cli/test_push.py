@@ -22,6 +22,18 @@ def test_a_model_is_pushed_and_then_present(vcc, engine, remote):
     assert " present " in vcc("push", "--all", "--to", remote).out
 
 
+def test_blobs_that_are_there_are_summed_up_in_one_line(vcc, own_store, remote):
+    for number in range(2):
+        quiet(own_store).publish(manifest_of(str(number)), BLOBS)
+    blobs = len(set(BLOBS.values()))
+    first = vcc("push", "--all", "--to", remote).err.splitlines()
+    assert [line for line in first if line.endswith(" done")] == first[:blobs]
+    assert first[blobs] == f"push: {blobs} blobs were there already"
+    again = vcc("push", "--all", "--to", remote).err.splitlines()
+    assert again[:-1] == [f"push: {2 * blobs} blobs were there already"]
+    assert vcc("push", "--all", "--to", remote, "--json").err == ""
+
+
 def test_the_remote_of_the_environment_is_the_default(vcc, engine, remote, monkeypatch):
     vcc("compile", "demo")
     monkeypatch.setenv("VCC_REMOTE", remote)

@@ -51,6 +51,23 @@ def test_a_held_lock_is_shown_with_its_holder_and_stays(root, later):
     process.communicate("")
 
 
+def test_the_lock_of_a_build_that_is_over_is_not_spoken_of(root, later):
+    process = holder(root)
+    process.communicate("")
+    assert (unlock(root).removed, unlock(root, force=True).removed) == ([], [])
+    assert [path.suffix for path in (root / "v1/locks").iterdir()] == [".lock"]
+    later(2 * 3600)
+    assert collect(root).counts()["stale locks"][0] == 1
+
+
+def test_a_process_that_goes_on_after_its_build_is_no_dead_holder(root):
+    """Its announcement may be left where the folder could not be written any more."""
+    with single_flight(root, DIGEST, "compiling demo"):
+        announced = (root / f"v1/locks/{DIGEST}.holder").read_bytes()
+    (root / f"v1/locks/{DIGEST}.holder").write_bytes(announced)
+    assert (unlock(root).removed, unlock(root).kept) == ([], [])
+
+
 def test_the_lock_of_a_killed_process_goes(root, later):
     process = holder(root)
     process.kill()
@@ -89,7 +106,6 @@ def test_where_neither_lock_nor_holder_can_be_asked_the_lock_stays(root, monkeyp
 
     process = holder(root)
     process.communicate("")
-    (root / f"v1/locks/{DIGEST}.holder").unlink()
     monkeypatch.setattr(locking.fcntl, "flock", flock)
     assert [lock.state for lock in unlock(root).kept] == [State.UNKNOWN]
     assert len(unlock(root, force=True).removed) == 1
