@@ -53,6 +53,7 @@ WORDS = (
     *("source", "trace", "pass", "piece", "node_table", "relocation", "region", "descriptor"),
     *("artifact", "manifest", "blob", "request", "key", "factor", "store", "arena"),
     *("planner", "recorder", "player", "replay", "segment", "cubin", "profile", "matrix product"),
+    *("custom op", "back end", "surface"),
     *("variant", "gemm store", "interpreter", "batch trace", "guest"),
 )
 
