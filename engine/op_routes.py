@@ -6,7 +6,7 @@ Keys, the manifest, `vcc compile --dry-run` and the build all ask here, so they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vcc.cache.errors import ConfigError, DeviceError
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 SOURCE = "user_op."
 """Labels of key entries: the digest of what a replacement is written in."""
+
+
+RECORDED = "a recorded step runs through torch, which launches Triton's kernels only"
+"""Why cubins of ours are not in a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,9 @@ def op_choice(settled: Settled) -> OpChoice:
     """What the layers of a request choose from; classes of the user's are imported."""
     target, ops = settled.request.target, settled.resolved.ops
     choice = choice_of(ops, target.platform, target.arch, settled.model.dtype)
+    if settled.resolved.artifact.needs_gpu:
+        missing = (*choice.here.missing, ("cuda", RECORDED))
+        choice = replace(choice, here=replace(choice.here, missing=missing))
     for name, layer in _replacements(ops):
         choice = choice.replacing(name, layer)
     return choice
@@ -60,7 +67,7 @@ def choice_of(ops: OpChoices, platform: Platform, arch: str = "", dtype: Any = N
         asked=ops.asked,
         arch=arch,
         dtype="" if dtype is None else dtype.torch_name,
-        here=available(platform.value),
+        here=available(platform.value, arch),
         whys=ops.whys,
     )
 
@@ -98,7 +105,8 @@ def key_entries(settled: Settled) -> dict[str, str]:
 
 
 def _keyed(route: Route, settled: Settled) -> str:
-    versions = dict(available(settled.request.target.platform.value).versions)
+    target = settled.request.target
+    versions = dict(available(target.platform.value, target.arch).versions)
     return " ".join(part for part in (route.backend, versions.get(route.backend)) if part)
 
 

@@ -38,6 +38,7 @@ class Backend:
         surface: what it has, by operator.
         needs: modules that the install must have; no package of kernels, such as `triton`.
         library: the native library that its kernels are in; empty when they are elsewhere.
+        cubins: its kernels are cubins of this install, one set an architecture.
         package: whose kernels they are; None when they are ours.
     """
 
@@ -46,6 +47,7 @@ class Backend:
     surface: Mapping[str, Row] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     library: str = ""
+    cubins: bool = False
     package: Package | None = None
 
 
@@ -54,7 +56,7 @@ NATIVE, OWN = "native", "oot"
 BACKENDS: Mapping[str, Backend] = {
     one.name: one
     for one in (
-        Backend("cuda", "forward_cuda", csrc.CUDA),
+        Backend("cuda", "forward_cuda", csrc.CUDA, cubins=True),
         Backend("triton", "forward_triton", triton.ROWS, needs=("triton",)),
         Backend("cpu", "forward_cpu", csrc.CPU, library="vcc_ops"),
         Backend(

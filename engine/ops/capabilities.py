@@ -31,20 +31,25 @@ EVERYTHING = Available()
 """An install that lacks nothing; what tests and layers without a choice assume."""
 
 
-def available(platform: str) -> Available:
-    """Look at this install, for the back ends of one platform."""
-    found = [(name, *_look(BACKENDS[name])) for name in order_of(platform)]
+def available(platform: str, arch: str = "") -> Available:
+    """Look at this install, for the back ends of one platform and one architecture of it."""
+    found = [(name, *_look(BACKENDS[name], arch)) for name in order_of(platform)]
     return Available(
         missing=tuple((name, why) for name, why, _ in found if why),
         versions=tuple((name, version) for name, _, version in found if version),
     )
 
 
-def _look(backend: Backend) -> tuple[str, str]:
+def _look(backend: Backend, arch: str) -> tuple[str, str]:
     """Why a back end cannot be used here, and the version of its package; either may be empty."""
     if backend.library and native.library(backend.library) is None:
         name = f"lib{backend.library}.so"
         return f"{name} was not built: no C++ compiler, or no torch, at install", ""
+    if backend.cubins and backend.surface:
+        from vcc.engine.ops.cuda import cubins
+
+        if why := cubins.missing(arch):
+            return why, ""
     if missing := next(_not_there(backend.needs), ""):
         return f"{missing} is not installed: pip install {missing}", ""
     return _package(backend.package) if backend.package else ("", "")
