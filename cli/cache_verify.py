@@ -13,7 +13,7 @@ from vcc.cli import options
 from vcc.cli.console import columns, events, note, out, out_json, short, size_text
 
 if TYPE_CHECKING:
-    from vcc.cache.care.check import Checked, Finding
+    from vcc.cache.care.finding import Checked, Finding
     from vcc.cache.care.repair import Repaired
 
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from vcc.cache.blob import compare, place, read_blob
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.content import Content, read_content
+from vcc.cache.care.finding import Checked, Finding, Place, still_missing
 from vcc.cache.care.marks import names, shelf_indexes
 from vcc.cache.care.place import existing
 from vcc.cache.care.signed import bad_marks, bad_signatures
@@ -30,53 +31,12 @@ from vcc.cache.taken import read_taken
 from vcc.cache.trouble import storage
 
 T = TypeVar("T")
-Place = tuple[str, ...]
 PAUSES_S = (0.0, 0.02, 0.1, 0.4, 1.0)
 """Seconds before each further look at something that is missing while others are at work."""
 PATIENCE_S = 6.0
 """Seconds of all pauses of one check together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong.
-
-    Args:
-        kind: ref, manifest, blob, index, signature or mark.
-        place: where it lies below `v1`.
-        reason: what is wrong with it.
-        artifacts: ids of the artifacts that cannot be used for it.
-        aside: what repair moves to quarantine: the bad file, and what leads to it.
-        lacks: the place of a file that is not there; empty where a file is bad.
-    """
-
-    kind: str
-    place: Place
-    reason: str
-    artifacts: tuple[str, ...] = ()
-    aside: tuple[Place, ...] = ()
-    lacks: Place = ()
-
-
-@dataclass(slots=True)
-class Checked:
-    """What was looked at, and what is wrong.
-
-    Args:
-        counts: how many of each kind were looked at.
-        size: bytes whose digest was compared.
-        newer: artifacts that only a later vcc reads; they are not judged.
-        taken: files that are named, and that a sweep has; who misses one gives it back.
-        findings: what is wrong, in the order of the store's layout.
-        notes: what could not be looked at.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    size: int = 0
-    newer: int = 0
-    taken: int = 0
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+LAST_LOOK_S = 1.0
+"""Seconds of the last of them at least."""
 
 
 def check(root: Path) -> Checked:
@@ -118,6 +78,7 @@ class _Check:
             self._index(index, content)
         self._count(indexes=len(indexes))
         self._others()
+        self._take_back()
 
     def _count(self, **counts: int) -> None:
         self.checked.counts |= counts
@@ -209,6 +170,17 @@ class _Check:
                 self.waited[0] += pause
                 time.sleep(pause)
         return read()
+
+    def _take_back(self) -> None:
+        """What is in the hands of somebody is not named, as far as that can be waited for."""
+        wait_s = max(LAST_LOOK_S, PATIENCE_S - self.waited[0])
+        self.checked.findings, busy = still_missing(self.store, self.checked.findings, wait_s)
+        if busy:
+            what = ", ".join(f"tmp/{name}" for name in busy)
+            self.checked.notes.append(f"what is missing may be in the hands of {what}")
+        if self.checked.taken:
+            text = f"{self.checked.taken} files were found in the hands of a collection"
+            self.checked.notes.append(f"{text}; if it was killed, who misses one gives it back")
 
     def _busy(self) -> bool:
         """Whether somebody writes to the store now."""

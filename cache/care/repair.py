@@ -8,8 +8,9 @@ from pathlib import Path
 
 from vcc.cache.blob import has_blob
 from vcc.cache.care.calm import calm
-from vcc.cache.care.check import Checked, Finding, Place, check
+from vcc.cache.care.check import check
 from vcc.cache.care.clock import now_of
+from vcc.cache.care.finding import Checked, Finding, Place
 from vcc.cache.care.garbage import Scene, temporary
 from vcc.cache.care.marks import Marks
 from vcc.cache.care.place import existing

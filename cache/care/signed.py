@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from vcc.cache.care.marks import names
@@ -56,8 +57,9 @@ def bad_marks(store: Folder) -> Beside:
 def _files(store: Folder, artifact: str, found: Beside) -> list[tuple[str, bytes]]:
     from vcc.cache.trust.statement import MAX_STATEMENT
 
-    files = []
-    with store.below(SIGNATURES, artifact) as folder:
+    files: list[tuple[str, bytes]] = []
+    # The folder may be removed under us, with its artifact.
+    with suppress(FileNotFoundError), store.below(SIGNATURES, artifact) as folder:
         for name in folder.names():
             try:
                 files.append((name, folder.read(name, limit=MAX_STATEMENT)))

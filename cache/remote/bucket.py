@@ -7,6 +7,7 @@ signed is read by `http.py`, and a listing goes through `guard.py`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from vcc.cache.remote.apart import apart
 from vcc.cache.remote.base import Absent, Blob, Sink
 from vcc.cache.remote.clients import Client, NoConditions, check_threads, explained, made
 from vcc.cache.remote.guard import Guard, guarded
-from vcc.cache.remote.http import Session, announced, answer, check, read_body
+from vcc.cache.remote.http import Elsewhere, Session, announced, answer, check, read_body
 from vcc.cache.remote.patience import Limits
 from vcc.cache.remote.url import RemoteUrl, is_public
 
@@ -124,14 +125,43 @@ class Bucket:
         with self._guard() as guard, _of_bucket(what), explained(what, guard):
             proxy = "" if guard is None else guard.url
             client = made(self.place, self.limits, math.ceil(self.limits.idle_s), proxy)
-            pages = obstore.list(client, prefix, chunk_size=PAGE)
+            pages, count = obstore.list(client, prefix, chunk_size=PAGE), 0
             while (page := apart(lambda: next(pages, None), self._wait_s)) is not None:
+                count += len(page)
                 yield from (item["path"] for item in page)
+            if not count:
+                self._check_empty(what, guard)
 
     def close(self) -> None:
         """See `Remote`."""
         if self._session is not None:
             self._session.close()
+
+    def _check_empty(self, what: str, guard: Guard | None) -> None:
+        """The client reads a web page as an empty listing: tell the two apart.
+
+        Where the connection is not encrypted the guard sees the page. Else our own reader asks for
+        a name that nobody can have written: who has that answers everything with a page.
+
+        Raises:
+            RemoteError: it is a page, or we are sent elsewhere.
+        """
+        if (guard is not None and guard.pages) or self._has_anything(what):
+            raise RemoteError(
+                f"{what}: the answer is a web page and no listing",
+                "a login, or a proxy's page?",
+                "Open the endpoint in a browser; check it, HTTPS_PROXY and NO_PROXY",
+            )
+
+    def _has_anything(self, what: str) -> bool:
+        path = f"v1/{os.urandom(32).hex()}"
+        try:
+            with self._answer("HEAD", path, what) as response:
+                return response.status_code == 200
+        except Elsewhere:
+            raise
+        except RemoteError:  # says nothing of the listing
+            return False
 
     @property
     def _wait_s(self) -> float:

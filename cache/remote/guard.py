@@ -24,6 +24,11 @@ MAX_HEAD = 1 << 15
 CHUNK = 1 << 16
 MAX_CONNECTIONS = 16
 _PORTS = {"http": 80, "https": 443}
+_PAGE = re.compile(
+    rb"HTTP/1\.[01] 200 (?:(?!\r\n\r\n).)*?"
+    rb"(?:\r\ncontent-type: *text/html|\r\n\r\n[^<]*<(?:!doctype )?html)",
+    re.IGNORECASE | re.DOTALL,
+)
 _HEAD = re.compile(rb"(CONNECT|GET|HEAD) ([!-~]+) HTTP/1\.[01]\r\n", re.IGNORECASE)
 
 
@@ -34,10 +39,12 @@ class Guard:
     Args:
         url: of the proxy, for the client.
         refused: where else the client wanted to go, for the message; filled as it happens.
+        pages: answers that were web pages, as far as they were not encrypted; filled likewise.
     """
 
     url: str
     refused: list[str] = field(default_factory=list)
+    pages: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -103,7 +110,9 @@ def _handle(
                 client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
                 return
             with _upstream(client, head, home, idle_s) as server:
-                _relay(client, server, idle_s)
+                begun = _relay(client, server, idle_s)
+                if _PAGE.match(begun):
+                    guard.pages.append(scrubbed(begun.split(b"\r\n", 1)[0].decode("latin-1"), 100))
     finally:
         room.release()
 
@@ -175,9 +184,9 @@ def _with_header(head: bytes, header: bytes, secure: bool) -> bytes:
     return first + b"\r\n" + header + close + rest
 
 
-def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> None:
-    """Carry bytes both ways until one side ends."""
-    other = {client: server, server: client}
+def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> bytes:
+    """Carry bytes both ways until one side ends; how the answer began."""
+    other, begun = {client: server, server: client}, b""
     with selectors.DefaultSelector() as waiting:  # select() takes small descriptors only
         for one in other:
             waiting.register(one, selectors.EVENT_READ)
@@ -186,5 +195,8 @@ def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> None:
                 one = client if key.fileobj is client else server
                 part = one.recv(CHUNK)
                 if not part:
-                    return
+                    return begun
+                if one is server and len(begun) < MAX_HEAD:
+                    begun += part
                 other[one].sendall(part)
+    return begun

@@ -39,14 +39,19 @@ PROGRAM = Digest.of(BLOBS["program"])
 @pytest.fixture
 def hasty(monkeypatch):
     """A check that looks once, and a calm that is not waited for long."""
-    monkeypatch.setattr("vcc.cache.care.check.PAUSES_S", ())
+    looks_once(monkeypatch)
     monkeypatch.setattr(module, "WAIT_S", 0.1)
 
 
 @pytest.fixture
 def unhurried(monkeypatch):
     """A check that looks once: whoever is slow is still at work then."""
-    monkeypatch.setattr("vcc.cache.care.check.PAUSES_S", ())
+    looks_once(monkeypatch)
+
+
+def looks_once(monkeypatch):
+    for name, value in (("PAUSES_S", ()), ("PATIENCE_S", 0.0), ("LAST_LOOK_S", 0.0)):
+        monkeypatch.setattr(f"vcc.cache.care.check.{name}", value)
 
 
 def in_the_hands_of(root, monkeypatch, begin, *, waits=True):

@@ -17,6 +17,7 @@ from support.stores import (
     ref_path,
 )
 
+from vcc.cache.care import finding
 from vcc.cache.care.check import check
 from vcc.cache.care.repair import repair
 from vcc.cache.digest import Digest
@@ -203,3 +204,66 @@ def test_a_writer_at_work_is_no_damage_and_loses_nothing(root, two):
     assert len(seen) > 3
     for entry in seen:
         assert quiet(root).load(entry).read_all()
+
+
+@pytest.fixture
+def slow_publisher(root, two, monkeypatch):
+    """One that has written its ref and not yet looked whether its blobs are there still."""
+    program = blob_path(root, Digest.of(BLOBS["program"]))
+    data = program.read_bytes()
+    monkeypatch.setattr("vcc.cache.care.check.PAUSES_S", ())
+    with opened(root, create=False) as store, own_folder(store):
+        program.unlink()  # a collection took it before it saw the ref
+        yield program, data
+
+
+def test_a_check_names_nothing_that_a_writer_gives_back_in_time(
+    root, two, slow_publisher, monkeypatch
+):
+    program, data = slow_publisher
+    real, looks = finding.at_work, []
+
+    def done_at_the_third_look(store):
+        looks.append(1)
+        if len(looks) < 3:
+            return real(store)
+        overwrite(program, data)
+        return set()
+
+    monkeypatch.setattr(finding, "at_work", done_at_the_third_look)
+    checked = check(root)
+    assert (checked.findings, checked.notes) == ([], [])
+
+
+def test_a_check_says_who_may_have_what_is_missing(root, two, slow_publisher, monkeypatch):
+    for name in ("PATIENCE_S", "LAST_LOOK_S"):
+        monkeypatch.setattr(f"vcc.cache.care.check.{name}", 0.05)
+    (folder,) = (root / "v1/tmp").iterdir()
+    checked = check(root)
+    assert [one.artifacts for one in checked.findings] == [(two[0].artifact,)]
+    assert checked.notes == [f"what is missing may be in the hands of tmp/{folder.name}"]
+
+
+def test_a_check_names_nothing_of_an_artifact_that_is_removed_meanwhile(
+    root, two, slow_publisher, monkeypatch
+):
+    def removed(store):
+        ref_path(root, two[0]).unlink(missing_ok=True)
+        return set()
+
+    monkeypatch.setattr(finding, "at_work", removed)
+    assert check(root).findings == []
+
+
+def test_a_check_looks_twice_for_the_blobs_of_an_index(root, monkeypatch):
+    data = b"a recorded product"
+    digest = Digest.of(data)
+    Shelf(root, ("gemm", "a" * 64)).publish(
+        {"format": 2, "bundle": [digest.hex, len(data)]}, {digest.hex: data}
+    )
+    blob_path(root, digest).unlink()
+    assert [one.kind for one in check(root).findings] == ["index"]
+    monkeypatch.setattr(
+        finding, "at_work", lambda store: overwrite(blob_path(root, digest), data) or set()
+    )
+    assert check(root).findings == []

@@ -76,6 +76,10 @@ def test_an_import_whose_blobs_were_taken_before_its_ref_names_them_again(fast_t
     assert_intact(root, entry)
 
 
+def no_damage(root) -> None:
+    assert [(one.place, one.reason) for one in check(root).findings] == []
+
+
 def test_whoever_brings_removes_collects_and_repairs_at_once_what_has_a_ref_is_whole(fast_tmp):
     remote, pulled = remote_with_one(fast_tmp)
     root, until = fast_tmp / "store", time.monotonic() + SECONDS
@@ -102,7 +106,7 @@ def test_whoever_brings_removes_collects_and_repairs_at_once_what_has_a_ref_is_w
 
     pids = [again(publish), again(publish), again(lambda: pull_all(root, remote)), again(take)]
     pids += [again(lambda: collect(root, grace_s=0)), again(lambda: collect(root, grace_s=0))]
-    pids += [again(damage_is_none)]
+    pids += [again(damage_is_none), again(lambda: no_damage(root))]
     assert [exit_of(pid) for pid in pids] == [0] * len(pids)
     pull_all(root, remote)
     assert ref_path(root, pulled).exists()

@@ -180,16 +180,31 @@ def test_a_listing_that_is_spoilt_is_an_error_and_no_empty_one(networked, source
             offers(remote, Patience(QUICK))
 
 
-def test_a_page_in_place_of_a_listing_offers_nothing(networked, source):
-    """S3's client reads a page as an empty listing, so it is a miss."""
+PAGES = {
+    "of its kind": spoils.page(),
+    "of no kind": spoils.status(200, b"\n<!DOCTYPE html><title>Log in</title>", Server="x"),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("everywhere", [True, False], ids=["everywhere", "for a listing"])
+def test_a_page_in_place_of_a_listing_is_an_error(networked, source, name, everywhere):
+    """S3's client reads a page as an empty listing."""
+    what = "web page" if networked.name == "s3" else "no list of tags"
     with behind(networked, source) as (url, proxy):
-        proxy.spoil = spoils.page()
-        with at(url) as remote:
-            if networked.name == "s3":
-                assert offers(remote, Patience(QUICK)).entries == ()
-            else:
-                with pytest.raises(RemoteError, match="no list of tags"):
-                    offers(remote, Patience(QUICK))
+        proxy.spoil = PAGES[name]
+        proxy.only = (lambda asked: True) if everywhere else _is_listing
+        with at(url) as remote, pytest.raises(RemoteError, match=what):
+            offers(remote, Patience(QUICK))
+
+
+def _is_listing(asked):
+    return "list-type" in asked.path or "tags/list" in asked.path
+
+
+def test_an_empty_listing_is_one(networked):
+    with at(networked.fresh()) as remote:
+        assert offers(remote, Patience(QUICK)).entries == ()
 
 
 @pytest.mark.parametrize("code", [500, 503])

@@ -38,6 +38,20 @@ class Server(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class Page(Server):
+    """A page for whatever is asked."""
+
+    def do_GET(self):
+        body = b"<html>log in</html>"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+
 def authority():
     """A key, and the name of the authority that has it."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vcc test authority")])
@@ -79,12 +93,12 @@ def certificate(folder, *, address="127.0.0.1", begins=-DAY, ends=DAY):
 
 
 @contextmanager
-def server(folder, **named):
+def server(folder, kind=Server, **named):
     """Host and port of an encrypted server, and the file of its authority."""
     ca, cert, key = certificate(folder, **named)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), kind)
     web.socket = context.wrap_socket(web.socket, server_side=True)
     web.handle_error = lambda *args: None
     with serving(web):
@@ -109,6 +123,10 @@ class TestEncrypted:
     def test_an_authority_that_is_named_is_trusted(self, tmp_path, which):
         with server(tmp_path) as (host, ca):
             assert listed(urls(host, ca)[which]) == ()
+
+    def test_a_page_in_place_of_a_listing_is_an_error(self, tmp_path, which):
+        with server(tmp_path, Page) as (host, ca), pytest.raises(RemoteError):
+            listed(urls(host, ca)[which])
 
     def test_a_certificate_of_an_unknown_authority_is_refused(self, tmp_path, which):
         with server(tmp_path) as (host, _), pytest.raises(RemoteError):
