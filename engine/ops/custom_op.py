@@ -89,32 +89,45 @@ class CustomOp(nn.Module):
 
     def forward(self, *args: Any) -> Any:
         """Run the forward that was chosen at construction, where it takes the arguments."""
-        if self._strides is None:
-            return getattr(self, self.method)(*args)
-        why = self._refusal(self.alike(*args))
-        if why:
-            if why not in self.refusals:
-                self.refusals.append(why)
-            return self.forward_native(*args)
         strides = self._strides
-        laid = (laid_out(a, strides) if isinstance(a, Tensor) else a for a in args)
-        return getattr(self, self.method)(*laid)
+        if strides is None:
+            return getattr(self, self.method)(*args)
+        if not self._takes(self.alike(*args)):
+            return self._refused(args)
+        if strides is not Strides.ANY:
+            args = tuple([laid_out(a, strides) if a is not None else a for a in args])
+        return getattr(self, self.method)(*args)
 
     def alike(self, *args: Any) -> Sequence[Tensor | None]:
         """The tensors that a kernel wants in one element type that it knows."""
         return args
 
-    def _refusal(self, tensors: Sequence[Tensor | None]) -> str:
-        first = tensors[0].dtype if tensors[0] is not None else None
-        if first not in self._dtypes:
-            return f"{self.op}: {self.route.backend} does not take {_word(first)}"
+    def _takes(self, tensors: Sequence[Tensor | None]) -> bool:
+        """Whether they have one element type, one that the kernel knows; costs every call."""
+        first = None
         for tensor in tensors:
-            if tensor is not None and tensor.dtype != first:
-                return (
-                    f"{self.op}: {self.route.backend} takes one element type, "
-                    f"not {_word(first)} with {_word(tensor.dtype)}"
-                )
-        return ""
+            if tensor is None:
+                continue
+            dtype = tensor.dtype
+            if first is None:
+                if dtype not in self._dtypes:
+                    return False
+                first = dtype
+            elif dtype is not first:
+                return False
+        return True
+
+    def _refused(self, args: tuple[Any, ...]) -> Any:
+        """The native body in the place of a kernel that does not take these arguments."""
+        found = dict.fromkeys(_word(one.dtype) for one in self.alike(*args) if one is not None)
+        first = next(iter(found))
+        why = f"{self.op}: {self.route.backend} does not take {first}"
+        if len(found) > 1:
+            types = " with ".join(found)
+            why = f"{self.op}: {self.route.backend} takes one element type, not {types}"
+        if why not in self.refusals:
+            self.refusals.append(why)
+        return self.forward_native(*args)
 
     def forward_native(self, *args: Any) -> Any:
         """Plain torch; every layer has it."""

@@ -97,13 +97,13 @@ def _seen(tensor: Tensor, view: View, given: Given) -> Tensor:
 
 def laid_out(tensor: Tensor, strides: Strides) -> Tensor:
     """The tensor, or a copy of it where a kernel would not take its layout."""
-    if strides is Strides.ANY or tensor.dim() == 0:
+    if strides is Strides.ROWS and tensor.dim():
+        last = tensor.stride(-1)
+        # A stride that is a symbol is not compared: a comparison would narrow the trace's sizes.
+        return tensor if last.__class__ is int and last == 1 else tensor.contiguous()
+    if strides is Strides.ANY or tensor.is_contiguous():
         return tensor
-    if strides is Strides.CONTIGUOUS:
-        return tensor if tensor.is_contiguous() else tensor.contiguous()
-    last = tensor.stride(-1)
-    # A stride that is a symbol is not compared: a comparison would narrow the trace's sizes.
-    return tensor if isinstance(last, int) and last == 1 else tensor.contiguous()
+    return tensor.contiguous()
 
 
 @cache
