@@ -18,6 +18,7 @@ Clock = Callable[[], float]
 COUNTS = (
     "compiles",
     "traces",
+    "passes",
     "pieces",
     "unique_pieces",
     "hits",

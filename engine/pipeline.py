@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from vcc.cache.care.prune import keep_under
 from vcc.cache.errors import (
-    ConfigError,
     DeviceError,
     IntegrityError,
     LockTimeout,
@@ -29,7 +28,7 @@ from vcc.engine.compile.keys import BuildKeys, build_keys, pairs
 from vcc.engine.compile.observed import observed
 from vcc.engine.compile.scratch import sweep
 from vcc.engine.config.artifacts import Content as Holds
-from vcc.engine.config.modes import Backend, CompileMode, Platform
+from vcc.engine.config.modes import Platform
 from vcc.engine.events import Events
 from vcc.engine.models.bindings import check_number
 from vcc.engine.monitor import Counters
@@ -79,20 +78,6 @@ class _Waiting:
 
 
 def _check_supported(settled: Settled) -> None:
-    config = settled.resolved.config
-    if config.backend is Backend.EAGER and config.mode is not CompileMode.NO_COMPILATION:
-        raise ConfigError(
-            'backend "eager" is not supported yet',
-            "pieces are compiled by Inductor in this version",
-            "leave backend unset, or use --compile none to run without compiled pieces",
-        )
-    for name in ("compile_sizes", "compile_ranges"):
-        if getattr(config, name):
-            raise ConfigError(
-                f"{name} is not supported yet",
-                "this version makes one piece of code for the whole range of sizes",
-                f"leave {name} unset: all sizes are served",
-            )
     if settled.request.source.kind == "decoder":
         check_number(settled.request.source.spec)
 

@@ -16,20 +16,25 @@ from vcc.cache.errors import ConfigError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
+from vcc.engine.config.custom_ops import decided
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.model import check_parallel, resolve_model
 from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
+from vcc.engine.op_routes import check_asked
+from vcc.engine.op_routes import source_entries as layer_entries
+from vcc.engine.ops import names
+from vcc.engine.ranged import ranged_size
 from vcc.engine.user_passes import source_entries
 
 if TYPE_CHECKING:
     from vcc.engine.models.source import Source
     from vcc.engine.torch_shim.profiles import DeviceProfile
 
-KNOWN_OPS = ("gelu_tanh_and_mul", "rms_norm", "rotary_embedding", "silu_and_mul")
-"""Names of the custom ops, as the operator layers have them; kept here free of torch."""
+KNOWN_OPS = names.KNOWN_OPS
+"""Names of the custom ops, as the operator layers have them."""
 
 DEFAULT_POSITIONS = 2048
 """Positions of a model whose config does not say."""
@@ -117,13 +122,27 @@ def settle(request: BuildRequest) -> Settled:
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
     )
-    facts = PlatformFacts(
-        platform=request.target.platform,
+    resolved = resolve(request.compilation, _facts(request, model))
+    mode = resolved.config.mode
+    if mode is not None:
+        check_asked(resolved.ops, request.target.platform, mode)
+    return Settled(request, model, resolved)
+
+
+def _facts(request: BuildRequest, model: ModelConfig) -> PlatformFacts:
+    decoder, platform = request.source.kind == "decoder", request.target.platform
+    tokens = model.max_num_batched_tokens or 1
+    ranged = ranged_size(request.source, tokens)
+    return PlatformFacts(
+        platform=platform,
         max_num_seqs=model.max_num_seqs or 1,
-        max_num_batched_tokens=model.max_num_batched_tokens or 1,
+        max_num_batched_tokens=tokens,
         known_ops=KNOWN_OPS,
+        breakable_graphs=decoder and platform is Platform.CPU,
+        stepped=decoder,
+        sizes=None if decoder else ranged.sizes,
+        unranged=ranged.why,
     )
-    return Settled(request, model, resolve(request.compilation, facts))
 
 
 def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -140,6 +159,7 @@ def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]
         **_entries(settled.request.parallel),
         **_profile_entry(settled.request),
         **source_entries(settled.resolved.config.user_passes or ()),
+        **layer_entries(settled.resolved.ops),
     }
     return pairs, tuple(sorted(label for label in pairs if not label.startswith(_BASE)))
 
@@ -162,7 +182,10 @@ def _stated(request: BuildRequest) -> frozenset[str]:
         labels.add("config.capture_sizes")  # what it is folded into
     if request.target_named and request.target.platform is Platform.CUDA:
         labels.add("target")
-    sources = source_entries(request.compilation.user_passes or ())
+    sources = {
+        **source_entries(request.compilation.user_passes or ()),
+        **layer_entries(decided(request.compilation.custom_ops or ())),
+    }
     return frozenset(labels | _profile_entry(request).keys() | sources.keys())
 
 

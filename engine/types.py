@@ -118,7 +118,10 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class CompiledPiece:
-    """The library of one piece (`.so`), its external-op table if any, and its golden."""
+    """The code of one piece, its external-op table if any, and its golden.
+
+    `suffix` is that of the code's blob: `.so` for a library, `.ops` for an operator list.
+    """
 
     id: str
     library: bytes
@@ -128,3 +131,4 @@ class CompiledPiece:
     notes: tuple[str, ...] = field(default=())
     reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Environment variables that its worker read, with who read them."""
+    suffix: str = ".so"

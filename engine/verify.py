@@ -11,6 +11,7 @@ from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.cubin import Cubin, read_cubin
 from vcc.engine.graphs.golden import Golden
+from vcc.engine.graphs.program import BLOB
 from vcc.engine.graphs.program_check import decode as decode_program
 from vcc.engine.graphs.stored_tables import CONSTANT, CUBIN, TABLE
 from vcc.engine.graphs.table.decode import decode as decode_table
@@ -145,16 +146,19 @@ def _check_tensors(
 
 
 def _pieces(loaded: Loaded, blobs: Mapping[str, bytes]) -> dict[str, int]:
-    program = decode_program(loaded.read("program"))
-    for call in program.calls:
-        if call.kind == "piece" and f"piece/{call.target}.so" not in blobs:
-            raise _refused(f"piece {call.target[:16]} is missing", "the step program calls it")
-    for value in program.of_role("constant"):
-        if CONSTANT + value.target not in blobs:
-            raise _refused(f"constant {value.target} is missing", "the step program reads it")
+    names = [name for name in blobs if name == BLOB or name.startswith(f"{BLOB}/")]
+    programs = [decode_program(loaded.read(name)) for name in names or [BLOB]]
+    code = {name.rpartition(".")[0] for name in blobs if name.endswith((".so", ".ops"))}
+    for program in programs:
+        for call in program.calls:
+            if call.kind == "piece" and f"piece/{call.target}" not in code:
+                raise _refused(f"piece {call.target[:16]} is missing", "the step program calls it")
+        for value in program.of_role("constant"):
+            if CONSTANT + value.target not in blobs:
+                raise _refused(f"constant {value.target} is missing", "the step program reads it")
     return {
-        "pieces": sum(name.startswith("piece/") and name.endswith(".so") for name in blobs),
-        "calls": len(program.calls),
+        "pieces": len(code),
+        "calls": sum(len(program.calls) for program in programs),
         "constants": sum(name.startswith(CONSTANT) for name in blobs),
     }
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
-from vcc.engine.compile.toolchain import compiler_options
+from vcc.engine.compile.dump import Dump
+from vcc.engine.compile.interface import compiler_of
+from vcc.engine.compile.ranges import Cut, Ranging, cut, merged_reports, ranges_info, run_passes
 from vcc.engine.config.environment import read_environment, use_build_folder
 from vcc.engine.config.reads import Reads
 from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import NAMES
-from vcc.engine.types import CompiledPiece, Passed, Pieces, Traced
+from vcc.engine.passes.apply import version_pairs
+from vcc.engine.passes.user import chosen
+from vcc.engine.ranged import range_name
+from vcc.engine.types import CompiledPiece, PassReport, Piece, Traced
 
 
 def compile_for_cpu(build: Build) -> Made:
@@ -28,22 +33,37 @@ def compile_for_cpu(build: Build) -> Made:
 
     with scratch() as folder:
         use_build_folder(folder, build.settled.request.target.arch)
-        passed = _passed(build)
-        pieces = _pieces(build, passed)
-        compiled = _compiled(build, pieces)
-    return _made(passed, pieces, compiled)
+        options, identity = _options(build)
+        ranging = Ranging(
+            build.settled,
+            build.events,
+            build.counters,
+            Dump(build.settled.request.keep),
+            by_range=compiler_of(build.settled).by_range,
+        )
+        traced = _traced(build, ranging)
+        with build.stage("passes"):
+            passed = run_passes(traced, ranging)
+        with build.stage("partition"):
+            passes = version_pairs(chosen(build.settled.resolved.config))
+            found = cut(passed, (*passes, *identity, *_toolchain(build)), ranging)
+        compiled = _compiled(build, found.unique, options)
+    return _made(traced.constants, found, compiled)
 
 
-def _made(passed: Passed, pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> Made:
-    constants = passed.traced.constants
+def _made(
+    constants: Mapping[str, torch.Tensor], found: Cut, compiled: tuple[CompiledPiece, ...]
+) -> Made:
     reads = Reads()
     for piece in compiled:
         reads.merge(piece.reads)
+    reported = merged_reports([one.passed for one in found.ranges])
     return Made(
-        blobs=_blobs(pieces, compiled, constants),
+        blobs=_blobs(found, compiled, constants),
         info={
-            "passes": reports(passed),
-            "pieces": _piece_info(pieces, compiled),
+            "passes": reports(reported),
+            "pieces": _piece_info(found, compiled),
+            "ranges": ranges_info(found),
             "constants": constant_info(constants),
         },
         reads=reads.as_dict(),
@@ -51,11 +71,16 @@ def _made(passed: Passed, pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -
 
 
 def _blobs(
-    pieces: Pieces, compiled: tuple[CompiledPiece, ...], constants: Mapping[str, torch.Tensor]
+    found: Cut, compiled: tuple[CompiledPiece, ...], constants: Mapping[str, torch.Tensor]
 ) -> dict[str, bytes]:
-    blobs = {"program": programs.encode(pieces.program)}
+    blobs = {
+        programs.blob_name(range_name(one.sizes) if len(found.ranges) > 1 else ""): (
+            programs.encode(one.pieces.program)
+        )
+        for one in found.ranges
+    }
     for piece in compiled:
-        blobs[f"piece/{piece.id}.so"] = piece.library
+        blobs[f"piece/{piece.id}{piece.suffix}"] = piece.library
         if piece.external_ops is not None:
             blobs[f"piece/{piece.id}.json"] = piece.external_ops
         if piece.golden is not None:
@@ -76,7 +101,7 @@ def constant_info(constants: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     }
 
 
-def reports(passed: Passed) -> list[dict[str, Any]]:
+def reports(found: Sequence[PassReport]) -> list[dict[str, Any]]:
     """What the passes did, for the manifest."""
     return [
         {
@@ -88,15 +113,15 @@ def reports(passed: Passed) -> list[dict[str, Any]]:
             "saved": {"bytes": r.saved.bytes, "launches": r.saved.launches},
             "needs": list(r.needs),
         }
-        for r in passed.reports
+        for r in found
     ]
 
 
-def _piece_info(pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> list[dict[str, Any]]:
+def _piece_info(found: Cut, compiled: tuple[CompiledPiece, ...]) -> list[dict[str, Any]]:
     return [
         {
             "id": piece.id,
-            "calls": pieces.calls[piece.id],
+            "calls": found.calls[piece.id],
             "bytes": len(piece.library),
             "golden": piece.golden is not None,
             "notes": list(piece.notes),
@@ -106,84 +131,38 @@ def _piece_info(pieces: Pieces, compiled: tuple[CompiledPiece, ...]) -> list[dic
     ]
 
 
-def _passed(build: Build) -> Passed:
-    from vcc.engine.compile.dump import Dump
-    from vcc.engine.passes.apply import apply, unmatched
-    from vcc.engine.passes.context import context_of
-    from vcc.engine.passes.user import chosen
-
-    dump = Dump(build.settled.request.keep)
-    with build.stage("trace"):
-        traced = _traced(build)
-        build.counters.add("traces")
-        dump.graph("traced", traced)
-    with build.stage("passes"):
-        passes = chosen(build.settled.resolved.config)
-        passed = apply(traced, passes, context_of(build.settled), dump)
-        for line in unmatched(passed, build.settled.request.compilation):
-            build.events.note(line)
-        return passed
-
-
-def _traced(build: Build) -> Traced:
+def _traced(build: Build, ranging: Ranging) -> Traced:
     from vcc.engine.compile.source import trace_request
     from vcc.engine.trace.trace import trace
 
-    return trace(trace_request(build.settled))
-
-
-def _pieces(build: Build, passed: Passed) -> Pieces:
-    from vcc.engine.compile.dump import Dump
-    from vcc.engine.config.inductor_options import option_pairs
-    from vcc.engine.partition.split import split
-    from vcc.engine.passes.apply import version_pairs
-    from vcc.engine.passes.user import chosen
-
-    config = build.settled.resolved.config
-    with build.stage("partition"):
-        passes = version_pairs(chosen(config))
-        options = (*passes, *option_pairs(_options(build)), *_toolchain(build))
-        pieces = split(passed.traced, _splitting_ops(build, passed), options)
-        build.counters.add("pieces", sum(pieces.calls.values()))
-        build.counters.add("unique_pieces", len(pieces.unique))
-        Dump(build.settled.request.keep).pieces(pieces)
-        return pieces
-
-
-def _splitting_ops(build: Build, passed: Passed) -> tuple[str, ...]:
-    """The resolved splitting ops; those that a user named and the model lacks are told."""
-    from vcc.engine.partition.ops import absent
-
-    ops = build.settled.resolved.config.splitting_ops or ()
-    missing = absent(passed.traced.graph.graph, ops)
-    if build.settled.request.compilation.splitting_ops is not None:
-        for name in missing:
-            build.events.note(f"splitting op {name} is not in this model: nothing is cut there")
-    return ops
+    with build.stage("trace"):
+        traced = trace(trace_request(build.settled))
+        build.counters.add("traces")
+        ranging.dump.graph("traced", traced)
+        return traced
 
 
 def _toolchain(build: Build) -> tuple[tuple[str, str], ...]:
     wanted = ("compiler", "target", "version.torch", "version.triton")
-    return tuple((name, build.code[name]) for name in wanted)
+    return tuple((name, build.code[name]) for name in wanted if name in build.code)
 
 
-def _options(build: Build) -> dict[str, object]:
-    from vcc.engine.torch_shim.inductor import merged_options
-
+def _options(build: Build) -> tuple[Mapping[str, Any], tuple[tuple[str, str], ...]]:
+    """The compiler's settings, and their text for identities."""
     user = dict(build.settled.resolved.config.inductor_config or ())
-    options = {**compiler_options(build.code["compiler"]), **user}
-    return merged_options(build.settled.request.target.arch, options)
+    cxx = build.code.get("compiler", "")
+    return compiler_of(build.settled).options(build.settled.request.target, user, cxx)
 
 
-def _compiled(build: Build, pieces: Pieces) -> tuple[CompiledPiece, ...]:
+def _compiled(
+    build: Build, unique: tuple[Piece, ...], options: Mapping[str, Any]
+) -> tuple[CompiledPiece, ...]:
     from vcc.engine.compile.pool import compile_pieces, default_jobs
-    from vcc.engine.torch_shim.preload import preload_inductor
 
-    asked = build.settled.request.jobs or read_environment().workers
-    with build.stage("compile", len(pieces.unique)):
-        preload_inductor(build.settled.request.target.arch)
-        compiled = compile_pieces(
-            pieces.unique, _options(build), asked or default_jobs(pieces.unique), build.events
-        )
+    compiler = compiler_of(build.settled)
+    jobs = build.settled.request.jobs or read_environment().workers or default_jobs(unique)
+    with build.stage("compile", len(unique)):
+        compiler.prepare(build.settled.request.target)
+        compiled = compile_pieces(unique, options, jobs, build.events, compiler)
         build.counters.add("compiles", len(compiled))
         return compiled

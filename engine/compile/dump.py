@@ -16,13 +16,18 @@ class Dump:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._count = 0
+        self._within = ""
+
+    def begin(self, sizes: str) -> None:
+        """Graphs that follow are of this range of sizes; empty: of all."""
+        self._within = f".{sizes}" if sizes else ""
 
     def graph(self, name: str, traced: Traced) -> None:
         """One graph as Python that runs: `00-traced.py`, `01-eliminate_noops.py`, …"""
         if self._folder is None:
             return
         text = script(traced, f"the graph after {name}")
-        _write(self._folder / f"{self._count:02}-{name}.py", text)
+        _write(self._folder / f"{self._count:02}-{name}{self._within}.py", text)
         self._count += 1
 
     def failed(self, name: str, traced: Traced, given: str) -> str:

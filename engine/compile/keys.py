@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from vcc.cache.errors import DeviceError
 from vcc.cache.key import Key, Pairs
 from vcc.cache.manifest import Manifest
+from vcc.engine.compile.interface import compiler_of
 from vcc.engine.compile.toolchain import Compiler, engine_digest, find_compiler, pass_versions
 from vcc.engine.compile.versions import formats, short_version, versions
 from vcc.engine.config.artifacts import Content, Loader
-from vcc.engine.config.environment import read_environment
 from vcc.engine.config.inductor_options import build_options, option_pairs
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.modes import Platform
+from vcc.engine.op_routes import check_granted
+from vcc.engine.op_routes import key_entries as op_entries
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim.profiles import profile_for
 from vcc.engine.user_passes import source_entries
@@ -59,10 +61,12 @@ def build_keys(settled: Settled) -> BuildKeys:
 
     Raises:
         ConfigError: a GPU that no device profile is known for.
-        DeviceError: the build needs a C++ compiler and there is none.
+        DeviceError: the build needs a C++ compiler and there is none, or a back end was asked for
+            that cannot be used.
     """
+    check_granted(settled)
     compiles = Content.PIECES in settled.resolved.artifact.holds
-    compiler = find_compiler() if compiles else None
+    compiler = find_compiler() if compiles and compiler_of(settled).calls_cxx else None
     return BuildKeys(code_entries(settled, compiler), plan_entries(settled))
 
 
@@ -101,7 +105,6 @@ def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
     }
     if compiler is not None:
         entries["compiler"] = f"{compiler.name} {compiler.version}"
-        entries |= {f"env.{name}": value for name, value in read_environment().key}
     if request.target.platform is Platform.CUDA:
         entries["target.profile"] = profile_for(request.target, request.profile).digest
         # Compiled into the kernels, unlike on the CPU, where the same code serves every block size.
@@ -118,11 +121,19 @@ def _toolchain(settled: Settled) -> dict[str, str]:
         "vcc.source": engine_digest(),
     }
     if {Content.PIECES, Content.CUBINS} & set(settled.resolved.artifact.holds):
-        options = build_options(settled.request.target, dict(config.inductor_config or ()))
+        entries |= _code_factors(settled)
         entries |= {f"pass.{name}": text for name, text in pass_versions(config.pass_config)}
         entries |= _user_passes(config.user_passes or ())
-        entries |= dict(option_pairs(options))
+        entries |= op_entries(settled)
     return entries
+
+
+def _code_factors(settled: Settled) -> dict[str, str]:
+    """What the compiler of the pieces says of itself; tables of a GPU are made by Inductor."""
+    target, options = settled.request.target, dict(settled.resolved.config.inductor_config or ())
+    if Content.PIECES in settled.resolved.artifact.holds:
+        return compiler_of(settled).factors(target, options)
+    return dict(option_pairs(build_options(target, options)))
 
 
 def _user_passes(names: Sequence[str]) -> dict[str, str]:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from vcc.engine.compile.golden import golden_bytes
+from vcc.engine.compile.interface import COMPILERS, CompilerInterface
 from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.compile.worker import Job, collect, work
+from vcc.engine.config.modes import Backend
 from vcc.engine.events import Events
 from vcc.engine.types import CompiledPiece, Piece
 
@@ -22,7 +24,11 @@ _FORK = get_context("fork")
 
 
 def compile_pieces(
-    pieces: Sequence[Piece], options: Mapping[str, Any], jobs: int, events: Events
+    pieces: Sequence[Piece],
+    options: Mapping[str, Any],
+    jobs: int,
+    events: Events,
+    compiler: CompilerInterface = COMPILERS[Backend.INDUCTOR],
 ) -> tuple[CompiledPiece, ...]:
     """Compile each piece in a worker, at most `jobs` at a time.
 
@@ -31,13 +37,14 @@ def compile_pieces(
         options: compiler settings by the user.
         jobs: workers at a time; at least 1.
         events: hears the state of each piece under its id.
+        compiler: makes the code.
 
     Raises:
         CompileError: of the first piece that failed; the other workers are ended.
     """
     heavy = _FORK.Lock()
     with scratch() as folder, _workers() as running:
-        waiting = [_job(piece, options, folder, heavy) for piece in pieces]
+        waiting = [_job(piece, compiler, options, folder, heavy) for piece in pieces]
         done: dict[str, CompiledPiece] = {}
         for piece in pieces:
             events.progress(piece.id, "queued")
@@ -67,10 +74,12 @@ def default_jobs(pieces: Sequence[Piece]) -> int:
     return processors + 1 if light and len(pieces) == processors + 1 else processors
 
 
-def _job(piece: Piece, options: Mapping[str, Any], root: Path, heavy: Any) -> Job:
+def _job(
+    piece: Piece, compiler: CompilerInterface, options: Mapping[str, Any], root: Path, heavy: Any
+) -> Job:
     folder = root / piece.id[:16]
     folder.mkdir()
-    return Job(piece, options, folder, os.getpid(), heavy)
+    return Job(piece, compiler, options, folder, os.getpid(), heavy)
 
 
 def _start(job: Job) -> BaseProcess:

@@ -16,31 +16,36 @@ from typing import Any
 
 from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError, quoted
 from vcc.engine.compile.golden import Skipped, make_golden
+from vcc.engine.compile.interface import CompilerInterface
+from vcc.engine.compile.piece_code import PieceCode
 from vcc.engine.config.environment import recorded_reads, use_build_folder, use_temporary_folder
 from vcc.engine.native import die_with_parent
-from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.torch_shim import process
-from vcc.engine.torch_shim.aoti_runner import open_piece
 from vcc.engine.torch_shim.gpus import hide_gpus
-from vcc.engine.torch_shim.inductor import compile_library
 from vcc.engine.types import CompiledPiece, Piece
 
 ERRORS: Mapping[str, type[VccError]] = {one.id: one for one in (ConfigError, DeviceError)}
 """Errors of a worker that keep their kind, and with it their exit code."""
 
-LIBRARY, TABLE, GOLDEN, REPORT = "piece.so", "piece.json", "golden", "report.json"
+CODE, TABLE, GOLDEN, REPORT = "piece", "piece.json", "golden", "report.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker does: the piece, its compiler settings, and a folder of its own."""
+    """What a worker does: the piece, its compiler and settings, and a folder of its own."""
 
     piece: Piece
+    compiler: CompilerInterface
     options: Mapping[str, Any]
     folder: Path
     parent: int
     heavy: Any
     """A lock that lets one worker at a time hold the arguments of a golden in memory."""
+
+    @property
+    def code(self) -> Path:
+        """The file of the piece's code."""
+        return self.folder / f"{CODE}{self.compiler.suffix}"
 
 
 def work(job: Job) -> None:
@@ -94,12 +99,13 @@ def collect(job: Job, status: int) -> CompiledPiece:
         raise kind(error["what"], error["why"], error["hint"])
     return CompiledPiece(
         id=job.piece.id,
-        library=(job.folder / LIBRARY).read_bytes(),
+        library=job.code.read_bytes(),
         external_ops=_optional(job.folder / TABLE),
         golden=_optional(job.folder / GOLDEN),
         seconds=report["seconds"],
         notes=tuple(report["notes"]),
         reads=report["reads"],
+        suffix=job.compiler.suffix,
     )
 
 
@@ -108,23 +114,21 @@ def _compile(job: Job) -> dict[str, Any]:
     use_build_folder(job.folder / "inductor")
     use_temporary_folder(job.folder)
     with recorded_reads() as reads:
-        files = compile_library(job.piece.graph, fake_arguments(job.piece), job.options)
-    _keep(files, job.folder)
+        made = job.compiler.compile(job.piece, job.options, job.folder)
+    _keep(made, job)
     with job.heavy:
         notes = _golden(job)
     return {"seconds": time.perf_counter() - start, "notes": notes, "reads": reads.as_dict()}
 
 
-def _keep(files: list[Path], folder: Path) -> None:
-    library = next(f for f in files if f.name.endswith(".so"))
-    library.replace(folder / LIBRARY)
-    tables = [f for f in files if f.suffix == ".json" and "metadata" not in f.name]
-    for table in tables:
-        table.replace(folder / TABLE)
+def _keep(made: PieceCode, job: Job) -> None:
+    made.code.replace(job.code)
+    if made.table is not None:
+        made.table.replace(job.folder / TABLE)
 
 
 def _golden(job: Job) -> list[str]:
-    made = make_golden(job.piece, open_piece(job.folder / LIBRARY))
+    made = make_golden(job.piece, job.compiler.load(job.code))
     if isinstance(made, Skipped):
         return [f"no golden: {made.reason}"]
     (job.folder / GOLDEN).write_bytes(made.encode())

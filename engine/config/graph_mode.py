@@ -19,12 +19,14 @@ class GraphFacts:
         query_len: tokens of a sequence in uniform decode.
         pieces: True when there are pieces to make PIECEWISE graphs of.
         attention_split: True when the pieces are cut at attention.
+        uncut: why there are no pieces.
     """
 
     attention: AttentionSupport
     query_len: int
     pieces: bool
     attention_split: bool
+    uncut: str = "there are no pieces: the graph is not cut"
 
     @property
     def decode_full(self) -> bool:
@@ -47,7 +49,7 @@ def settle_graph_mode(mode: GraphMode, facts: GraphFacts) -> Iterator[tuple[Grap
     """The steps from the wished mode to one that holds: each new mode with its reason."""
     if not facts.pieces and mode in WITHOUT_PIECES:
         mode = WITHOUT_PIECES[mode]
-        yield mode, "there are no pieces: the graph is not cut"
+        yield mode, facts.uncut
     if mode is GraphMode.FULL and facts.attention is not AttentionSupport.ALWAYS:
         split = facts.attention_split and facts.pieces
         mode = GraphMode.FULL_AND_PIECEWISE if split else GraphMode.FULL_DECODE_ONLY

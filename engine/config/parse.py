@@ -213,6 +213,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "pass_config": _nested(PassConfig),
         "user_passes": _list,
         "splitting_ops": _list,
+        "use_inductor_graph_partition": _as_is,
         "compile_sizes": _list,
         "compile_ranges": _list,
         "capture_sizes": _list,

@@ -15,7 +15,9 @@ from .artifacts import artifact_rule
 from .custom_ops import choose_ops
 from .graph_mode import GraphFacts, settle_graph_mode
 from .levels import DEFAULT_LEVEL, LEVEL_TABLE, PASS_RULES, PassRule
-from .modes import Backend, CompileMode, GraphMode
+from .modes import Backend, CompileMode, GraphMode, Platform
+from .op_names import op_name
+from .ranges import check_ranged
 from .resolved import PlatformFacts, Reason, Resolved, State, shown
 from .sizes import CaptureLimits, check_compile_sizes, check_within, choose_capture_sizes
 from .types import DEFAULT_SPLITTING_OPS, CompilationConfig, DimRange, DynamicShapes
@@ -58,6 +60,18 @@ def _levels(state: State) -> State:
     mine = dict(level.inductor) if inductor else {}
     options = mine | dict(state.config.inductor_config or ())
     return state.put("inductor_config", tuple(sorted(options.items())), why if mine else "default")
+
+
+def _backend(state: State) -> State:
+    """A table for a GPU is made of compiled kernels; the eager back end has none."""
+    eager = state.backend is Backend.EAGER and state.mode.rewrites
+    if eager and state.facts.platform is Platform.CUDA:
+        raise ConfigError(
+            'backend "eager" makes nothing for a GPU',
+            "a node table consists of compiled kernels, and the eager back end compiles none",
+            "leave backend unset, or record the eager step on a GPU: --compile none",
+        )
+    return state
 
 
 def _custom_ops(state: State) -> State:
@@ -109,6 +123,25 @@ def _pass_value(
     return level >= rule.from_level, f"level {shown(level)}"
 
 
+UNCUT = "there are no pieces: the graph is not cut"
+UNCUT_BY_INDUCTOR = "use_inductor_graph_partition: AOTInductor makes one library of the whole graph and cuts nothing"
+
+
+def _inductor_partition(state: State) -> State:
+    """Inductor's own partition needs Inductor."""
+    if state.config.use_inductor_graph_partition is None:
+        return state.put("use_inductor_graph_partition", False, "vcc cuts the graph itself")
+    if state.config.use_inductor_graph_partition and not (
+        state.mode.compiles and state.backend is Backend.INDUCTOR
+    ):
+        raise ConfigError(
+            "use_inductor_graph_partition is on, but Inductor compiles nothing",
+            f"mode {state.mode.name}, backend {state.backend.value}",
+            "leave it out, or use --compile vcc with backend inductor",
+        )
+    return state
+
+
 def _splitting(state: State) -> State:
     mode, asked = state.mode, state.config.splitting_ops
     if not mode.has_pieces:
@@ -118,12 +151,24 @@ def _splitting(state: State) -> State:
                 f"splitting_ops = {', '.join(asked)}",
                 'leave them out, or use "mode": "VCC_COMPILE"',
             )
+        if state.breakable:
+            ops = _named(asked)
+            return state.put("splitting_ops", ops, "where eager steps are broken into segments")
         return state.put("splitting_ops", (), f"{mode.name} does not cut the graph")
+    if state.config.use_inductor_graph_partition:
+        return state.put("splitting_ops", (), UNCUT_BY_INDUCTOR)
     joining = _joining_pass(state)
     if joining:
         return _joined(state, joining)
-    ops = DEFAULT_SPLITTING_OPS if asked is None else tuple(sorted(set(asked)))
-    return state.put("splitting_ops", ops, "default cuts" if asked is None else "sorted")
+    why = "default cuts" if asked is None else "sorted, as ns::op"
+    return state.put("splitting_ops", _named(asked), why)
+
+
+def _named(asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The user's splitting ops in one spelling; ours where there are none."""
+    if asked is None:
+        return DEFAULT_SPLITTING_OPS
+    return tuple(sorted({op_name(one) for one in asked}))
 
 
 def _joining_pass(state: State) -> str:
@@ -152,14 +197,15 @@ def _graph_mode(state: State) -> State:
     known = GraphFacts(
         attention=facts.attention,
         query_len=facts.decode_query_len,
-        pieces=(state.mode.has_pieces and bool(cuts)) or state.breakable,
-        attention_split=state.breakable or any(op in cuts for op in facts.attention_ops),
+        pieces=(state.mode.has_pieces or state.breakable) and bool(cuts),
+        attention_split=any(op in cuts for op in facts.attention_ops),
+        uncut=UNCUT_BY_INDUCTOR if state.config.use_inductor_graph_partition else UNCUT,
     )
     asked = state.asked.cuda_graph_mode
     if asked is GraphMode.PIECEWISE and not state.mode.has_pieces and not known.pieces:
         raise ConfigError(
             f"graph mode piecewise needs pieces, but compile mode {state.mode.name} has none",
-            "only VCC_COMPILE cuts the graph",
+            "only VCC_COMPILE cuts the graph, and only decoders on the CPU have eager segments",
             "use --compile vcc, or --mode full or none",
         )
     for mode, why in settle_graph_mode(state.graphs, known):
@@ -181,14 +227,34 @@ def _capture(state: State) -> State:
 
 
 def _compile_sizes(state: State) -> State:
-    config, budget = state.config, state.facts.max_num_batched_tokens
+    config = state.config
     sizes = tuple(sorted(set(config.compile_sizes or ())))
-    ends = tuple(sorted(set(config.compile_ranges or ())))
-    check_within("compile_sizes", sizes, budget)
-    check_within("compile_ranges", ends, budget)
-    check_compile_sizes(sizes, config.capture_sizes or (), state.graphs)
+    asked = tuple(sorted(set(config.compile_ranges or ())))
+    check_ranged(sizes, asked, state.mode, state.facts)
+    if state.facts.stepped:
+        check_compile_sizes(sizes, config.capture_sizes or (), state.graphs)
     state = state.put("compile_sizes", sizes, "none by default" if not sizes else "sorted")
-    return state.put("compile_ranges", ends, "one range by default" if not ends else "sorted")
+    ends, why = _with_pass_ends(state, asked)
+    return state.put("compile_ranges", ends, why)
+
+
+def _with_pass_ends(state: State, asked: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+    """The end points, and those at which gates of passes open or close, with the reason."""
+    why = "sorted" if asked else "one range by default"
+    if not (state.facts.stepped or asked) or state.facts.platform is Platform.CUDA:
+        return asked, why
+    most = state.facts.max_num_batched_tokens
+    wanting = {
+        end: rule.name
+        for rule in state.passes
+        if getattr(state.config.pass_config, rule.name)
+        for end in rule.range_ends
+        if end < most and end not in asked
+    }
+    if wanting:
+        ends = ", ".join(f"pass {name} at {end}" for end, name in sorted(wanting.items()))
+        why = f"a gate opens or closes: {ends}"
+    return tuple(sorted({*asked, *wanting})), why
 
 
 def _dynamic_shapes(state: State) -> State:
@@ -205,8 +271,10 @@ def _dynamic_shapes(state: State) -> State:
 
 _STEPS: tuple[Callable[[State], State], ...] = (
     _levels,
+    _backend,
     _custom_ops,
     _passes,
+    _inductor_partition,
     _splitting,
     _graph_mode,
     _capture,

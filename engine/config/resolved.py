@@ -10,7 +10,7 @@ from .custom_ops import OpChoices
 from .levels import DEFAULT_LEVEL, LEVEL_TABLE, PassRule
 from .modes import AttentionSupport, Backend, CompileMode, GraphMode, OptLevel, Platform
 from .plain import canonical, plain
-from .types import CompilationConfig
+from .types import CompilationConfig, DimRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class PlatformFacts:
         decode_query_len: tokens of a sequence in uniform decode (above 1: speculation).
         known_ops: names of all custom ops.
         breakable_graphs: True when eager steps can be captured in segments.
+        stepped: True for a decoder, whose steps are padded to capture sizes; the sizes of a plain
+            module's inputs are what its callers give.
+        sizes: range of the size that compile sizes and ranges are about; None: 1 to the budget.
+        unranged: why there is no such size; empty where there is one.
     """
 
     platform: Platform
@@ -35,6 +39,9 @@ class PlatformFacts:
     decode_query_len: int = 1
     known_ops: tuple[str, ...] = ()
     breakable_graphs: bool = False
+    stepped: bool = True
+    sizes: DimRange | None = None
+    unranged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,14 @@ class State:
 
     @property
     def breakable(self) -> bool:
-        """True when eager steps are captured in segments."""
-        return self.mode is CompileMode.NO_COMPILATION and self.facts.breakable_graphs
+        """True when eager steps are captured in segments: only where somebody asks for that.
+
+        Each graph costs a step at boot, which eager runs have none of otherwise.
+        """
+        asked = self.asked.cuda_graph_mode
+        wanted = asked is not None and asked.uses(GraphMode.PIECEWISE)
+        eager = self.mode is CompileMode.NO_COMPILATION
+        return wanted and eager and self.facts.breakable_graphs
 
     def put(self, field: str, value: Any, why: str) -> State:
         """Set a field and say why; nothing is recorded when the value stays."""

@@ -136,6 +136,7 @@ class CompilationConfig:
     pass_config: PassConfig = keyed("one switch per pass", factory=PassConfig)
     user_passes: tuple[str, ...] | None = keyed("passes of your own: entry points or module:NAME")
     splitting_ops: tuple[str, ...] | None = keyed("ops at which the traced graph is cut")
+    use_inductor_graph_partition: bool | None = keyed("leave the cutting to Inductor: one piece")
     compile_sizes: tuple[int, ...] | None = keyed("token counts that get code of their own")
     compile_ranges: tuple[int, ...] | None = keyed("end points of token ranges compiled apart")
     capture_sizes: tuple[int, ...] | None = planned(
@@ -178,6 +179,7 @@ _KINDS: tuple[tuple[str, type], ...] = (
     ("pass_config", PassConfig),
     ("dynamic_shapes", DynamicShapes),
     ("arena", ArenaConfig),
+    ("use_inductor_graph_partition", bool),
 )
 
 

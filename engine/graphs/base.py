@@ -35,7 +35,15 @@ Runnable = Callable[[StepContext], None]
 
 
 class StaticGraph(Protocol):
-    """A captured graph: fixed memory, fixed sizes."""
+    """A captured graph: fixed memory, fixed sizes.
+
+    Attributes:
+        count: graphs that it consists of: one, or a graph for each segment.
+    """
+
+    @property
+    def count(self) -> int:
+        """See above."""
 
     def replay(self) -> None:
         """Run the captured calls on what their input buffers hold now."""

@@ -13,6 +13,7 @@ class CpuGraph:
     """Calls whose tensors are fixed: a replay builds nothing and allocates no buffer."""
 
     calls: tuple[Launch, ...]
+    count = 1
 
     def replay(self) -> None:
         """Run every call in order."""

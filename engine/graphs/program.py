@@ -81,6 +81,15 @@ class Program(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(value for value in self.values if value.role == role)
 
 
+BLOB = "program"
+"""Name of the blob of a program that serves every size."""
+
+
+def blob_name(sizes: str = "") -> str:
+    """The blob of the program of a range of sizes, such as `9-32`; of all sizes where empty."""
+    return f"{BLOB}/{sizes}" if sizes else BLOB
+
+
 def encode(program: Program) -> bytes:
     """Canonical JSON: field order fixed by the types, no white space."""
     return msgspec.json.encode(program)

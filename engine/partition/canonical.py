@@ -9,8 +9,9 @@ import sympy
 import torch
 from torch.fx import Node
 
-from vcc.engine.partition.extract import Extracted, shape_of
+from vcc.engine.partition.extract import Extracted
 from vcc.engine.partition.identity import identity_of, identity_text
+from vcc.engine.partition.measure import Measure
 from vcc.engine.partition.sizes import build
 from vcc.engine.torch_shim import fake
 from vcc.engine.types import Piece, PieceSymbol, TensorSpec
@@ -22,8 +23,8 @@ Ranges = Mapping[str, tuple[int, int]]
 def piece_of(extracted: Extracted, ranges: Ranges, options: Sequence[tuple[str, str]]) -> Piece:
     """Name the sizes of a part canonically and compute its identity."""
     nodes = (*extracted.inputs, *extracted.outputs)
-    names = _appearance(nodes)
-    arguments = tuple(_spec(node, names) for node in nodes)
+    names = _appearance(nodes, extracted.measure)
+    arguments = tuple(_spec(node, names, extracted.measure) for node in nodes)
     symbols = tuple(_symbol(name, symbol, nodes, ranges) for symbol, name in names.items())
     text = identity_text(extracted.graph, arguments, symbols, options)
     return Piece(
@@ -61,18 +62,18 @@ def dense_strides(shape: Sequence[int | torch.SymInt]) -> list[int | torch.SymIn
     return strides[::-1]
 
 
-def _appearance(nodes: Sequence[Node]) -> dict[sympy.Symbol, str]:
+def _appearance(nodes: Sequence[Node], measure: Measure) -> dict[sympy.Symbol, str]:
     names: dict[sympy.Symbol, str] = {}
     for node in nodes:
         for size in node.meta["val"].shape:
-            for symbol in sorted(fake.expression(size).free_symbols, key=str):
+            for symbol in sorted(measure.size(size).free_symbols, key=str):
                 names.setdefault(symbol, f"s{len(names)}")
     return names
 
 
-def _spec(node: Node, names: dict[sympy.Symbol, str]) -> TensorSpec:
+def _spec(node: Node, names: dict[sympy.Symbol, str], measure: Measure) -> TensorSpec:
     value = node.meta["val"]
-    return TensorSpec(value.dtype, shape_of(value, names), value.device)
+    return TensorSpec(value.dtype, measure.shape(value, names), value.device)
 
 
 def _symbol(name: str, symbol: sympy.Symbol, nodes: Sequence[Node], ranges: Ranges) -> PieceSymbol:
@@ -82,4 +83,6 @@ def _symbol(name: str, symbol: sympy.Symbol, nodes: Sequence[Node], ranges: Rang
         if any(symbol in fake.expression(s).free_symbols for s in n.meta["val"].shape)
     )
     low, high = ranges[str(symbol)]
-    return PieceSymbol(name, low, high, fake.hint_of(value, symbol) or low)
+    hint = fake.hint_of(value, symbol) or low
+    # A trace has one example of each size; a range that does not hold it takes its nearest end.
+    return PieceSymbol(name, low, high, max(low, min(high, hint)))

@@ -12,10 +12,9 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.expr import Expr
 from vcc.engine.partition.assign import Part
+from vcc.engine.partition.measure import AS_TRACED, Measure
 from vcc.engine.partition.sizes import build, to_expr
-from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.nodes import is_size, is_symbolic
 
 
@@ -23,19 +22,25 @@ from vcc.engine.torch_shim.nodes import is_size, is_symbolic
 class Extracted:
     """A part's graph: placeholders are `inputs`, then one buffer per entry of `outputs`.
 
-    The graph copies each result into its buffer and returns nothing.
+    The graph copies each result into its buffer and returns nothing. `measure` reads their sizes.
     """
 
     graph: GraphModule
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    measure: Measure = AS_TRACED
 
 
 Carriers = Mapping[sympy.Symbol, tuple[Node, int]]
 """For each size symbol a step input and the dimension of it that has this size."""
 
 
-def extract(part: Part, carriers: Carriers, buffers: Collection[Node] = ()) -> Extracted:
+def extract(
+    part: Part,
+    carriers: Carriers,
+    buffers: Collection[Node] = (),
+    measure: Measure = AS_TRACED,
+) -> Extracted:
     """Copy a part into a graph of its own.
 
     Sizes are rebuilt from the tensors that the part takes; where none of them carries a size
@@ -46,16 +51,18 @@ def extract(part: Part, carriers: Carriers, buffers: Collection[Node] = ()) -> E
         carriers: the step inputs that have each size.
         buffers: allocations that became buffers of the step. One that is made like a tensor
             (`new_empty`) takes its sizes alone: the tensor need not leave the part for it.
+        measure: reads sizes; those of one value become literals.
     """
     members = frozenset(part.nodes)
     outputs = tuple(n for n in part.nodes if _leaves(n, members.union(buffers)))
-    inputs = _with_carriers(_tensor_inputs(part.nodes, members), part.nodes, outputs, carriers)
-    copier = _Copier(inputs, outputs)
+    found = _tensor_inputs(part.nodes, members)
+    inputs = _with_carriers(found, part.nodes, outputs, carriers, measure)
+    copier = _Copier(inputs, outputs, measure)
     for node in part.nodes:
         copier.copy(node)
     copier.finish()
     root = part.nodes[0].graph.owning_module or torch.nn.Module()
-    return Extracted(GraphModule(root, copier.graph), inputs, outputs)
+    return Extracted(GraphModule(root, copier.graph), inputs, outputs, measure)
 
 
 def _leaves(node: Node, stays: frozenset[Node]) -> bool:
@@ -74,12 +81,16 @@ def _tensor_inputs(nodes: Sequence[Node], members: frozenset[Node]) -> list[Node
 
 
 def _with_carriers(
-    inputs: list[Node], nodes: Sequence[Node], outputs: Sequence[Node], carriers: Carriers
+    inputs: list[Node],
+    nodes: Sequence[Node],
+    outputs: Sequence[Node],
+    carriers: Carriers,
+    measure: Measure,
 ) -> tuple[Node, ...]:
-    needed = {s for node in nodes for s in _symbols_used(node)}
+    needed = {s for node in nodes for s in _symbols_used(node, measure)}
     # A size that only stands inside an expression (T * T) would have to be solved for.
-    needed |= {s for node in (*inputs, *outputs) for s in _symbols_in(node.meta["val"])}
-    carried = set(_direct_symbols(inputs))
+    needed |= {s for node in (*inputs, *outputs) for s in measure.symbols(node.meta["val"])}
+    carried = set(measure.direct(inputs))
     for symbol in sorted(needed - carried, key=str):
         if symbol not in carriers:
             raise CompileError(
@@ -89,46 +100,32 @@ def _with_carriers(
             )
         inputs.append(carriers[symbol][0])
     # Sizes are read from inputs in order, so those that name a size come before those with T * T.
-    return tuple(dict.fromkeys(sorted(inputs, key=_has_compound_size)))
+    return tuple(
+        dict.fromkeys(sorted(inputs, key=lambda node: measure.is_compound(node.meta["val"])))
+    )
 
 
-def _symbols_used(node: Node) -> set[sympy.Symbol]:
+def _symbols_used(node: Node, measure: Measure) -> set[sympy.Symbol]:
     """Symbols of the sizes that a node takes, also through numbers computed from sizes."""
     found: set[sympy.Symbol] = set()
     for source in node.all_input_nodes:
         if is_size(source):
-            found |= expression(source.meta["val"]).free_symbols
+            found |= measure.size(source.meta["val"]).free_symbols
         elif is_symbolic(source):
-            found |= _symbols_used(source)
-    return found
-
-
-def _has_compound_size(node: Node) -> bool:
-    sizes = [expression(size) for size in node.meta["val"].shape]
-    return any(size.free_symbols and not size.is_Symbol for size in sizes)
-
-
-def _symbols_in(value: torch.Tensor) -> set[sympy.Symbol]:
-    return {s for size in value.shape for s in expression(size).free_symbols}
-
-
-def _direct_symbols(inputs: Sequence[Node]) -> dict[sympy.Symbol, tuple[Node, int]]:
-    found: dict[sympy.Symbol, tuple[Node, int]] = {}
-    for node in inputs:
-        for dim, size in enumerate(node.meta["val"].shape):
-            symbol = expression(size)
-            if symbol.is_Symbol:
-                found.setdefault(symbol, (node, dim))
+            found |= _symbols_used(source, measure)
     return found
 
 
 class _Copier:
     """Copies nodes into a new graph; names are given by position, so equal parts look equal."""
 
-    def __init__(self, inputs: tuple[Node, ...], outputs: tuple[Node, ...]) -> None:
+    def __init__(
+        self, inputs: tuple[Node, ...], outputs: tuple[Node, ...], measure: Measure
+    ) -> None:
         self.graph = Graph()
+        self._measure = measure
         self._sizes: dict[str, Node] = {}
-        self._carriers = _direct_symbols(inputs)
+        self._carriers = measure.direct(inputs)
         self._count = 0
         self._copies = {n: self.graph.placeholder(f"a{i}") for i, n in enumerate(inputs)}
         self._buffers = {n: self.graph.placeholder(f"o{i}") for i, n in enumerate(outputs)}
@@ -146,7 +143,7 @@ class _Copier:
 
     def _argument(self, node: Node) -> Any:
         if is_size(node) and node not in self._copies:
-            return self._size(expression(node.meta["val"]))
+            return self._size(self._measure.size(node.meta["val"]))
         if node not in self._copies:  # a number or condition computed from sizes
             self.copy(node)
         return self._copies[node]
@@ -169,8 +166,3 @@ class _Copier:
     def _create(self, op: str, target: Any, args: Any, kwargs: Any) -> Node:
         self._count += 1
         return self.graph.create_node(op, target, args, kwargs, name=f"v{self._count - 1}")
-
-
-def shape_of(value: torch.Tensor, names: Mapping[sympy.Symbol, str]) -> tuple[Expr, ...]:
-    """A tensor's sizes as expressions over `names`."""
-    return tuple(to_expr(expression(size), names) for size in value.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -15,7 +15,8 @@ from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.program import VERSION, Call, Program, Role, Symbol, Value
 from vcc.engine.partition.assign import Part, PartKind, assign
 from vcc.engine.partition.canonical import piece_of
-from vcc.engine.partition.extract import Carriers, Extracted, extract, shape_of
+from vcc.engine.partition.extract import Carriers, Extracted, extract
+from vcc.engine.partition.measure import AS_TRACED, Measure
 from vcc.engine.partition.ops import arguments_of, results_of
 from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.nodes import mutated_arguments, overload_name
@@ -38,12 +39,13 @@ def split(
     graph = traced.graph.graph
     assignment = assign(graph, frozenset(splitting_ops))
     carriers = _carriers(graph, traced.placeholders)
+    measure = Measure(_of_one_value(carriers, traced.ranges))
     writer = _Writer(traced, carriers, assignment.buffers)
     for part in assignment.parts:
         if part.kind is PartKind.SPLIT:
             writer.add_op(part)
         else:
-            extracted = extract(part, carriers, assignment.buffers)
+            extracted = extract(part, carriers, assignment.buffers, measure)
             writer.add_piece(extracted, piece_of(extracted, traced.ranges, options))
     return writer.finish()
 
@@ -59,6 +61,13 @@ def _carriers(graph: torch.fx.Graph, placeholders: Sequence[Placeholder]) -> Car
             if symbol.is_Symbol:
                 found.setdefault(symbol, (node, dim))
     return found
+
+
+def _of_one_value(
+    carriers: Carriers, ranges: Mapping[str, tuple[int, int]]
+) -> dict[sympy.Symbol, int]:
+    found = {symbol: ranges[str(symbol)] for symbol in carriers if str(symbol) in ranges}
+    return {symbol: low for symbol, (low, high) in found.items() if low == high}
 
 
 class _Writer:
@@ -127,7 +136,7 @@ class _Writer:
         self._add(node.name, node.meta["val"], "buffer", node.name)
 
     def _add(self, name: str, value: torch.Tensor, role: Role, target: str) -> None:
-        shape = list(shape_of(value, self._names))
+        shape = list(AS_TRACED.shape(value, self._names))
         if value.dtype not in NAMES:
             raise CompileError(
                 f"{name} has element type {value.dtype}",

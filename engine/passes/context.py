@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from vcc.engine.config.modes import Dtype
+from vcc.engine.config.types import DimRange
 from vcc.engine.passes.base import MOST_TOKENS, PassContext
 from vcc.engine.request import Settled
 
 
-def context_of(settled: Settled) -> PassContext:
-    """What passes may ask about a build; its token range is that of the whole step.
+def context_of(settled: Settled, sizes: DimRange | None = None) -> PassContext:
+    """What passes may ask about a build.
 
-    The inputs of a factory's module are not tokens: its range is open, so no gate with a limit
-    holds for it.
+    The inputs of a factory's module are not tokens unless ranges of them were asked for: its range
+    is open, so no gate with a limit holds for it.
+
+    Args:
+        settled: the request.
+        sizes: the range that the graph is compiled for; None: that of the whole step.
     """
     config = settled.resolved.config
-    tokens = config.dynamic_shapes.tokens
-    declared = settled.request.source.kind == "decoder" and tokens is not None
+    tokens = sizes or config.dynamic_shapes.tokens
+    ranged = bool(config.compile_ranges or config.compile_sizes)
+    declared = (settled.request.source.kind == "decoder" or ranged) and tokens is not None
     return PassContext(
         config=config,
         target=settled.request.target,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import DeviceError
-from vcc.engine.graphs.base import Sizes
+from vcc.engine.graphs.base import GraphBackend, Sizes
 from vcc.engine.graphs.cpu import CpuGraphs
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
@@ -20,9 +20,11 @@ from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.dispatch import Dispatcher, dispatcher_of
 from vcc.engine.runtime.graph_stat import GraphStat
-from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.memory import Room, StepMemory
+from vcc.engine.runtime.range_step import BLOCKS, SEQS, TOKENS, StepCode, size_kind
+from vcc.engine.runtime.ranges import EVERY, RangeProgram
 from vcc.engine.runtime.settings import Settings
-from vcc.engine.runtime.step import BLOCKS, SEQS, TOKENS, ModelRunner, Parts, size_kind
+from vcc.engine.runtime.step import ModelRunner, Parts
 
 KV_SHARE = 4
 """The KV cache takes at most one part in this many of the machine's free memory."""
@@ -31,14 +33,16 @@ CACHE_PREFIX = "kv_cache"
 
 
 def assemble(
-    program: Program,
+    program: Program | Sequence[RangeProgram],
     given: Mapping[str, torch.Tensor],
     pieces: Mapping[str, Any],
     ops: Mapping[str, Any],
     spec: DecoderSpec,
     settings: Settings,
+    *,
+    segments: GraphBackend | None = None,
 ) -> ModelRunner:
-    """A runner over a program.
+    """A runner over a program, or over one for each range of tokens.
 
     Args:
         program: the step.
@@ -47,20 +51,28 @@ def assemble(
         ops: splitting ops by qualified name.
         spec: the decoder, for the KV cache's geometry.
         settings: limits and modes.
+        segments: makes PIECEWISE graphs of a step that is one operator; None: of pieces.
     """
-    limits = limits_of(spec, settings, program)
+    programs = (RangeProgram(*EVERY, program),) if isinstance(program, Program) else program
+    first = programs[0].program
+    limits = limits_of(spec, settings, first)
     with _enough_memory():
-        caches = kv_caches(program, spec, limits)
-        memory = StepMemory(program, {**given, **caches}, largest(program, limits))
+        known, room = {**given, **kv_caches(first, spec, limits)}, Room()
+        memories = [
+            StepMemory(one.program, known, largest(one.program, limits), room) for one in programs
+        ]
+    codes = [
+        StepCode(one.low, one.high, one.program, memory, Binder(one.program, memory, pieces, ops))
+        for one, memory in zip(programs, memories, strict=True)
+    ]
     return ModelRunner(
         Parts(
-            program=program,
-            memory=memory,
-            binder=Binder(program, memory, pieces, ops),
+            codes=codes,
             limits=limits,
-            dispatcher=_dispatcher(settings),
-            backend=CpuGraphs(),
+            dispatcher=_dispatcher(settings, breakable=segments is not None),
+            backend=segments or CpuGraphs(),
             stat=GraphStat(),
+            ops_as_pieces=segments is not None,
         )
     )
 
@@ -113,8 +125,8 @@ def _cache_dtype(program: Program) -> torch.dtype:
     return DTYPES[first.dtype]
 
 
-def _dispatcher(settings: Settings) -> Dispatcher:
-    return dispatcher_of(settings.compilation, max_seqs=settings.max_seqs)
+def _dispatcher(settings: Settings, *, breakable: bool) -> Dispatcher:
+    return dispatcher_of(settings.compilation, max_seqs=settings.max_seqs, breakable=breakable)
 
 
 def _free_memory() -> int:

@@ -8,10 +8,14 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import IntegrityError
+from vcc.engine.config.custom_ops import decided
+from vcc.engine.config.modes import Backend, GraphMode, Platform
 from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, Value
+from vcc.engine.graphs.segments import EagerSegments
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.decoder import Decoder
+from vcc.engine.op_routes import choice_of
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
@@ -41,7 +45,17 @@ def load_stock(boot: Boot) -> ModelRunner:
     """A runner that calls `torch.compile` of the decoder; it compiles at the first step."""
     boot.events.note("stock torch.compile compiles in this process, nothing of it is stored")
     boot.counters.add("compiles")
-    return _load(boot, lambda module: torch.compile(module, dynamic=True))
+    config = boot.settings.compilation
+    backend = (config.backend or Backend.INDUCTOR).value
+    options: dict[str, Any] = dict(config.inductor_config or ()) if backend == "inductor" else {}
+    if config.use_inductor_graph_partition:
+        options["graph_partition"] = True
+    return _load(
+        boot,
+        lambda module: torch.compile(
+            module, dynamic=True, backend=backend, options=options or None
+        ),
+    )
 
 
 def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:
@@ -55,7 +69,11 @@ def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:
     def run(*args: torch.Tensor) -> torch.Tensor:
         return torch.as_tensor(step(*args[: len(INPUTS)], list(args[len(INPUTS) :])))
 
-    return assemble(program, {}, {}, {STEP: run}, spec, boot.settings)
+    config = boot.settings.compilation
+    segments = None
+    if config.cuda_graph_mode is not None and config.cuda_graph_mode.uses(GraphMode.PIECEWISE):
+        segments = EagerSegments(config.splitting_ops or ())
+    return assemble(program, {}, {}, {STEP: run}, spec, boot.settings, segments=segments)
 
 
 def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
@@ -63,13 +81,13 @@ def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
     if dtype is None:
         raise IntegrityError("the manifest has no dtype")
     with torch.device("meta"):
-        module = Decoder(spec, DTYPES[dtype.torch_name], OpChoice(_enabled(boot)))
+        module = Decoder(spec, DTYPES[dtype.torch_name], _choice(boot))
     return module.assign(parameters(boot))
 
 
-def _enabled(boot: Boot) -> frozenset[str]:
-    chosen = boot.settings.compilation.custom_ops or ()
-    return frozenset(name[1:] for name in chosen if name.startswith("+"))
+def _choice(boot: Boot) -> OpChoice:
+    """What the artifact's configuration switched on, by what this install has."""
+    return choice_of(decided(boot.settings.compilation.custom_ops or ()), Platform.CPU)
 
 
 def eager_program(spec: DecoderSpec, settings: Settings, dtype: Element) -> Program:

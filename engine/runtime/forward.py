@@ -9,9 +9,10 @@ import torch
 
 from vcc.cache.errors import UsageError
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.graphs.program import Program, Value
+from vcc.engine.graphs.program import Program, Symbol, Value
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.ranges import chosen
 from vcc.engine.runtime.turn import Turn
 
 Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
@@ -69,15 +70,53 @@ class ForwardRunner:
         for symbol in self.program.symbols:
             size = inputs[symbol.source].shape[symbol.dim]
             if not symbol.low <= size <= symbol.high:
-                raise UsageError(
-                    f"dimension {symbol.dim} of {symbol.source} is {size}",
-                    f"the artifact serves {symbol.low} to {symbol.high}",
-                    "compile it with a wider range: --shape NAME=LOW-HIGHx…",
-                )
+                raise out_of_range(symbol, size, symbol.low, symbol.high)
             sizes[symbol.name] = size
         for value in values:
             _check_shape(value, inputs[value.name], sizes)
         return sizes
+
+
+@dataclass(frozen=True, slots=True)
+class RangedForward:
+    """A forward with a program for each range of its one size.
+
+    Args:
+        runners: each with its range, ranges ascending, then exact sizes; over one memory, in turn.
+    """
+
+    runners: tuple[RangeRunner, ...]
+
+    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Run the program of the size that the inputs have; errors as in `ForwardRunner`."""
+        first = self.runners[0].runner
+        (symbol,) = first.program.symbols
+        given = inputs.get(symbol.source)
+        if not isinstance(given, torch.Tensor) or given.dim() <= symbol.dim:
+            return first(inputs)  # which refuses it
+        size = given.shape[symbol.dim]
+        low, high = min(r.low for r in self.runners), max(r.high for r in self.runners)
+        if not low <= size <= high:
+            raise out_of_range(symbol, size, low, high)
+        return chosen(self.runners, size).runner(inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRunner:
+    """A runner of the sizes from `low` to `high`."""
+
+    low: int
+    high: int
+    runner: ForwardRunner
+
+
+def out_of_range(symbol: Symbol, size: int, low: int, high: int) -> UsageError:
+    """A size that the artifact was not compiled for."""
+    return UsageError(
+        f"dimension {symbol.dim} of {symbol.source} is {size}",
+        f"the artifact serves {low} to {high}",
+        "compile it with a wider range: --shape NAME=LOW-HIGHx…",
+    )
 
 
 def _check_names(wanted: set[str], given: set[str]) -> None:

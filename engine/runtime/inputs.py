@@ -49,6 +49,15 @@ class StepInputs:
         self._table[: batch.seqs] = batch.block_table
         self._table[batch.seqs : seqs] = 0
 
+    def clear(self, tokens: int, seqs: int) -> None:
+        """A step of padding alone: rows that write no slot, sequences that have no rows."""
+        for name, padding in PER_TOKEN:
+            self._flat[name][:tokens] = padding
+        for name, padding in PER_SEQUENCE:
+            self._flat[name][:seqs] = padding
+        self._flat["query_start"][: seqs + 1] = 0
+        self._table[:seqs] = 0
+
 
 def _fill(home: npt.NDArray[Any], values: npt.NDArray[Any], upto: int, padding: int) -> None:
     home[: len(values)] = values

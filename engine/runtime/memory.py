@@ -17,16 +17,39 @@ from vcc.engine.graphs.packing import ALIGNMENT, pack
 from vcc.engine.graphs.program import Program, Value
 
 
+class Room:
+    """The two blocks of a step; programs of several ranges share them, as one runs at a time."""
+
+    def __init__(self) -> None:
+        self.block = torch.zeros(0, dtype=torch.uint8)
+        self.workspace = torch.empty(0, dtype=torch.uint8)
+
+    def reserve(self, block: int, workspace: int) -> None:
+        """Have at least so many bytes; only before anything is a view of them."""
+        if block > self.block.numel():
+            self.block = torch.zeros(block, dtype=torch.uint8)
+        if workspace > self.workspace.numel():
+            self.workspace = torch.empty(workspace, dtype=torch.uint8)
+
+
 class StepMemory:
     """Tensors of a program at any declared sizes, as views of memory that never moves.
 
     Args:
         program: the step.
         given: tensors that exist already, by value name: weights, constants, KV caches.
-        highest: largest size of every symbol.
+        highest: largest size of every symbol; equal for all programs that share a room, so that
+            inputs lie at the same places.
+        room: where it all lies; None: in memory of its own.
     """
 
-    def __init__(self, program: Program, given: Mapping[str, torch.Tensor], highest: Sizes) -> None:
+    def __init__(
+        self,
+        program: Program,
+        given: Mapping[str, torch.Tensor],
+        highest: Sizes,
+        room: Room | None = None,
+    ) -> None:
         self._given = given
         self._values = program.by_name()
         _check_given(self._values, given)
@@ -35,8 +58,8 @@ class StepMemory:
         placement = pack(program, {n: s for n, s in sizes.items() if n not in inputs})
         starts, end = _in_a_row(inputs, sizes)
         self._offsets = {**placement.offsets, **starts}
-        self._block = torch.zeros(end, dtype=torch.uint8)
-        self._workspace = torch.empty(placement.size, dtype=torch.uint8)
+        self._room = room or Room()
+        self._room.reserve(end, placement.size)
         self._inputs = frozenset(inputs)
         self._sizes = sizes
 
@@ -53,16 +76,16 @@ class StepMemory:
     def array(self, name: str) -> npt.NDArray[Any]:
         """An input's memory at its largest size, flat, for the host to write."""
         start, value = self._offsets[name], self._values[name]
-        flat = self._block[start : start + self._sizes[name]]
+        flat = self._room.block[start : start + self._sizes[name]]
         return flat.view(DTYPES[value.dtype]).numpy()
 
     @property
     def workspace_bytes(self) -> int:
         """Size of the packed workspace."""
-        return self._workspace.numel()
+        return self._room.workspace.numel()
 
     def _home(self, name: str) -> torch.Tensor:
-        return self._block if name in self._inputs else self._workspace
+        return self._room.block if name in self._inputs else self._room.workspace
 
 
 def _bytes(value: Value, highest: Sizes) -> int:

@@ -15,10 +15,11 @@ from vcc.engine.models.build_module import build_module
 from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.binding import Binder
-from vcc.engine.runtime.forward import Forward, ForwardRunner
-from vcc.engine.runtime.memory import StepMemory
+from vcc.engine.runtime.forward import Forward, ForwardRunner, RangedForward, RangeRunner
+from vcc.engine.runtime.memory import Room, StepMemory
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.torch_loader import constants_of_artifact, open_program
+from vcc.engine.runtime.turn import Turn
 
 
 class WeightsContent(MissingArtifact):
@@ -27,14 +28,22 @@ class WeightsContent(MissingArtifact):
     id = "WEIGHTS_CONTENT"
 
 
-def load_module_pieces(boot: Boot) -> ForwardRunner:
+def load_module_pieces(boot: Boot) -> Forward:
     """A runner over the compiled pieces of a module."""
-    found = open_program(boot, _weights)
-    program = found.program
+    found = open_program(boot, _weights, lambda symbol: True)
     with boot.ledger.phase("pieces"):
-        highest = {symbol.name: symbol.high for symbol in program.symbols}
-        memory = StepMemory(program, found.given, highest)
-        return ForwardRunner(program, memory, Binder(program, memory, found.pieces, found.ops))
+        room, turn, first = Room(), Turn(), found.programs[0].program
+        highest = {
+            symbol.name: max(one.program.symbols[i].high for one in found.programs)
+            for i, symbol in enumerate(first.symbols)
+        }
+        runners = []
+        for one in found.programs:
+            memory = StepMemory(one.program, found.given, highest, room)
+            binder = Binder(one.program, memory, found.pieces, found.ops)
+            runner = ForwardRunner(one.program, memory, binder, turn)
+            runners.append(RangeRunner(one.low, one.high, runner))
+        return runners[0].runner if len(runners) == 1 else RangedForward(tuple(runners))
 
 
 def load_module_eager(boot: Boot) -> Forward:

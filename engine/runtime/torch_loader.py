@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import torch
 
 from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.graphs.program import Program
-from vcc.engine.graphs.program_check import decode
+from vcc.engine.graphs.program import Program, Value
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.weights import load_weights
 from vcc.engine.ops.register import load_ops, operator
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.elf import check_library
 from vcc.engine.runtime.golden import check_goldens
+from vcc.engine.runtime.op_list import open_op_list
+from vcc.engine.runtime.range_step import TOKENS, size_kind
+from vcc.engine.runtime.ranges import IsRanged, RangeProgram, read_programs
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.step import ModelRunner
 from vcc.engine.torch_shim.aoti_runner import RunPiece, open_piece
 
+PIECE, LIBRARY, LIST = "piece/", ".so", ".ops"
+"""Names of the blobs of pieces: compiled code, or an operator list."""
+
 
 @dataclass(frozen=True, slots=True)
 class OpenedProgram:
-    """A step program with everything it names: tensors by value, pieces by id, ops by name."""
+    """Step programs, one for each range of sizes, with everything they name.
 
-    program: Program
+    Tensors are known by value, pieces by id, ops by name.
+    """
+
+    programs: tuple[RangeProgram, ...]
     given: Mapping[str, torch.Tensor]
     pieces: Mapping[str, RunPiece]
     ops: Mapping[str, Any]
@@ -36,37 +45,56 @@ class OpenedProgram:
 
 def load_pieces(boot: Boot) -> ModelRunner:
     """A runner over the artifact's pieces; errors as `open_program`."""
-    found = open_program(boot, _weights)
+    found = open_program(boot, _weights, lambda symbol: size_kind(symbol) == TOKENS)
     with boot.ledger.phase("pieces"):
-        parts = (found.program, found.given, found.pieces, found.ops)
+        parts = (found.programs, found.given, found.pieces, found.ops)
         return assemble(*parts, boot.source.spec, boot.settings)
 
 
 def open_program(
-    boot: Boot, weights: Callable[[Boot, Program], Mapping[str, torch.Tensor]]
+    boot: Boot,
+    weights: Callable[[Boot, Program], Mapping[str, torch.Tensor]],
+    is_ranged: IsRanged,
 ) -> OpenedProgram:
     """Read and open the compiled pieces of an artifact, and check their goldens.
 
     Args:
         boot: the artifact and the accounts.
         weights: the weight tensors of a program by value name.
+        is_ranged: picks the size that ranges are about among a program's symbols.
 
     Raises:
         Damaged, IntegrityError: a blob or the program is not what was published.
         ModelError: the weights do not fit.
     """
     with boot.ledger.phase("verify"):
-        program = decode(boot.loaded.read("program"))
+        programs = read_programs(boot.loaded, is_ranged)
     with boot.ledger.phase("weights"):
-        given = {**weights(boot, program), **constants_of_artifact(boot, program)}
+        given = _given(boot, programs, weights)
     with boot.ledger.phase("pieces"):
         load_operators(boot)
         pieces = open_pieces(boot.loaded)
-        ops = declared_operators(boot, program)
+        ops = declared_operators(boot, [one.program for one in programs])
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
-        check_goldens(boot, program, pieces)
-    return OpenedProgram(program, given, pieces, ops)
+        check_goldens(boot, programs[0].program, pieces)
+    return OpenedProgram(programs, given, pieces, ops)
+
+
+def _given(
+    boot: Boot,
+    programs: Sequence[RangeProgram],
+    weights: Callable[[Boot, Program], Mapping[str, torch.Tensor]],
+) -> dict[str, torch.Tensor]:
+    """Weights and constants of all programs, each read once: they differ in few, if any."""
+    wanted: dict[str, Value] = {}
+    for one in programs:
+        for value in (*one.program.of_role("weight"), *one.program.of_role("constant")):
+            known = wanted.setdefault(value.name, value)
+            if known != value:
+                raise IntegrityError(f"two programs of the artifact disagree about {value.name}")
+    whole = msgspec.structs.replace(programs[0].program, values=list(wanted.values()))
+    return {**weights(boot, whole), **constants_of_artifact(boot, whole)}
 
 
 def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
@@ -111,14 +139,15 @@ def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
     return torch.frombuffer(data, dtype=dtype).view(entry["shape"])
 
 
-def declared_operators(boot: Boot, program: Program) -> dict[str, Any]:
-    """The program's splitting ops by name.
+def declared_operators(boot: Boot, programs: Sequence[Program]) -> dict[str, Any]:
+    """The programs' splitting ops by name.
 
     Raises:
         IntegrityError: it calls an operator that the artifact's configuration does not declare.
     """
     declared = frozenset(boot.settings.compilation.splitting_ops or ())
-    names = dict.fromkeys(call.target for call in program.calls if call.kind == "op")
+    calls = (call for program in programs for call in program.calls)
+    names = dict.fromkeys(call.target for call in calls if call.kind == "op")
     for name in names:
         if not declared & {name, name.split(".")[0]}:
             raise IntegrityError(
@@ -141,13 +170,19 @@ def open_pieces(loaded: Loaded) -> dict[str, RunPiece]:
 
     Raises:
         ElfPolicy: a library asks for more than a piece may; none has been opened then.
+        IntegrityError: an operator list is refused.
     """
-    names = [name for name in loaded.manifest.blobs if name.startswith("piece/")]
-    with loaded.expose(names) as paths:
-        libraries = {name: path for name, path in paths.items() if name.endswith(".so")}
+    names = [name for name in loaded.manifest.blobs if name.startswith(PIECE)]
+    lists = {name: loaded.read(name) for name in names if name.endswith(LIST)}
+    with loaded.expose([name for name in names if name not in lists]) as paths:
+        libraries = {name: path for name, path in paths.items() if name.endswith(LIBRARY)}
         for name, path in libraries.items():
             check_library(name, path.read_bytes())  # of the sealed copy that is opened
-        return {
-            name.removeprefix("piece/").removesuffix(".so"): open_piece(path)
-            for name, path in libraries.items()
-        }
+        opened = {name: open_piece(path) for name, path in libraries.items()}
+    opened |= {name: open_op_list(data) for name, data in lists.items()}
+    return {piece_of(name): run for name, run in opened.items()}
+
+
+def piece_of(name: str) -> str:
+    """The id of the piece whose code a blob holds."""
+    return name.removeprefix(PIECE).removesuffix(LIBRARY).removesuffix(LIST)

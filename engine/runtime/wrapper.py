@@ -45,7 +45,7 @@ class GraphWrapper:
         if graph is None:
             graph = self.capture(context)
         graph.replay()
-        self.gate.replays += 1
+        self.gate.replays += graph.count
 
     def capture(self, context: StepContext) -> StaticGraph:
         """Capture the graph of a descriptor; the runnable is called once, in recording.
@@ -61,5 +61,5 @@ class GraphWrapper:
             )
         graph = self.backend.capture(self.runnable, context)
         self.graphs[context.descriptor] = graph
-        self.gate.captures += 1
+        self.gate.captures += graph.count
         return graph

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,32 @@ def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**FIXED_OPTIONS, **CPU_OPTIONS[level], **options}
 
 
+def check_options(names: Iterable[str]) -> None:
+    """Refuse options of the user's that Inductor does not have.
+
+    Raises:
+        ConfigError: the first such option, with the closest one that exists.
+    """
+    from torch._inductor import config
+
+    for name in names:
+        if not _known(config, name):
+            known: Any = config
+            raise ConfigError(
+                f'Inductor of torch {torch.__version__} has no option "{name}"',
+                "inductor_config is handed to it as it is",
+                _nearest(name, known.get_config_copy()),
+            )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for an option's name: those that are closest."""
+    close = difflib.get_close_matches(name, [*known], n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return "its options are in torch/_inductor/config.py"
+
+
 def compile_library(
     graph: GraphModule, arguments: Sequence[torch.Tensor], options: Mapping[str, Any]
 ) -> list[Path]:
@@ -47,8 +74,7 @@ def compile_library(
     from torch._inductor import aot_compile, config
 
     known = {name: value for name, value in options.items() if _known(config, name)}
-    for name in options.keys() - known.keys() - _BUILTIN:
-        raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
+    check_options(options.keys() - known.keys() - _BUILTIN)
     with _fixed_flags(str(options.get("cpp.march", ""))), stable_array_names():
         files: Any = aot_compile(graph, tuple(arguments), options=known)
     names = [files] if isinstance(files, str) else files

@@ -9,6 +9,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from vcc.engine.config.op_names import named_in
 from vcc.engine.torch_shim.triton_nodes import is_triton_launch, written_by_launch
 
 StorageKey = StorageWeakRef
@@ -26,9 +27,7 @@ def overload_name(target: Any) -> str | None:
 def is_splitting(target: Any, names: frozenset[str]) -> bool:
     """Whether `names` holds the target: a bare name matches all overloads."""
     name = overload_name(target)
-    if name is None:
-        return False
-    return name in names or name.split(".")[0] in names or f"{name}.default" in names
+    return name is not None and named_in(name, names)
 
 
 def mutated_arguments(node: Node) -> tuple[Any, ...]:

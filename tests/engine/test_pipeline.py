@@ -45,7 +45,7 @@ class Heard:
 
 
 def stand_in(
-    pieces: Sequence[Piece], options: Mapping[str, Any], jobs: int, events: Any
+    pieces: Sequence[Piece], options: Mapping[str, Any], jobs: int, events: Any, *_: Any
 ) -> tuple[CompiledPiece, ...]:
     return tuple(CompiledPiece(p.id, b"\x7fELF" + p.id.encode(), None, None, 0.1) for p in pieces)
 
@@ -68,7 +68,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(store: Path, *, config: str | None = None, **options: Any) -> tuple[Built, Counters, Heard]:
     """Build the small module."""
-    asked = ask("small:make", inputs=("x=1-64x48",), config=config, **options)
+    asked = ask("small:make", config=config, **{"inputs": ("x=1-64x48",), **options})
     counters, heard = Counters(), Heard()
     opened = Store.open(store, on_damage=lambda _: None)
     return build(asked, opened, heard, counters), counters, heard
@@ -245,12 +245,6 @@ def test_a_splitting_op_that_the_model_lacks_is_told(folder: Path) -> None:
 def test_a_cut_makes_pieces(folder: Path) -> None:
     _, counters, _ = run(folder / "store", config='{"splitting_ops": ["aten::gelu"]}')
     assert (counters["pieces"], counters["unique_pieces"]) == (2, 2)
-
-
-@pytest.mark.parametrize("field", ["compile_sizes", "compile_ranges"])
-def test_exact_sizes_are_refused_by_name(folder: Path, field: str) -> None:
-    with pytest.raises(ConfigError, match=f"{field} is not supported yet"):
-        run(folder / "store", config=f'{{"{field}": [8]}}')
 
 
 def test_a_failing_stage_leaves_no_folder_and_no_entry(

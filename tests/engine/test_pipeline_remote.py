@@ -29,7 +29,7 @@ from vcc.engine.types import CompiledPiece
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A trusted remote, and a folder with the small module to build."""
 
-    def stand_in(pieces, options, jobs, events):
+    def stand_in(pieces, options, jobs, events, *_):
         return tuple(CompiledPiece(p.id, b"\x7fELF" + p.id.encode(), None, None, 0) for p in pieces)
 
     monkeypatch.setattr(pool, "compile_pieces", stand_in)

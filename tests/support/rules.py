@@ -20,6 +20,7 @@ MAY_IMPORT = {
 }
 BUILD_SIDE = ("trace", "passes", "partition", "compile", "pipeline", "torch_shim")
 RUN_SHIMS = (
+    "vcc.engine.torch_shim.dispatch_mode",
     "vcc.engine.torch_shim.aoti_runner",  # the loader of compiled pieces
     "vcc.engine.torch_shim.mem_pool",  # the arena, when the user has imported torch
 )

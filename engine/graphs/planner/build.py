@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ import torch
 
 from vcc.engine.compile.cpu import constant_info, raw, reports
 from vcc.engine.compile.dump import Dump
+from vcc.engine.compile.ranges import Cut, Ranging, cut, merged_reports, run_passes
 from vcc.engine.compile.source import step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events
@@ -30,10 +31,7 @@ from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.expressions import Tied
 from vcc.engine.monitor import Counters
 from vcc.engine.ops.triton.registry import Facts
-from vcc.engine.partition.ops import absent
-from vcc.engine.partition.split import split
-from vcc.engine.passes.apply import apply, unmatched, version_pairs
-from vcc.engine.passes.context import context_of
+from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
@@ -42,9 +40,9 @@ from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.decoder import MOST_BLOCKS
 from vcc.engine.trace.trace import trace
-from vcc.engine.types import Passed, Pieces
+from vcc.engine.types import Pieces, Traced
 
-COUNTED = ("traces", "pieces", "unique_pieces", "compiles")
+COUNTED = ("traces", "passes", "pieces", "unique_pieces", "compiles")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,58 +81,44 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
     """
     with planning.stage("import"):
         cuda_build.install(planning.profile, scratch)
-    passed = _passed(planning)
-    pieces = _pieces(planning, passed)
-    planned = _compiled(planning, pieces)
+    traced, found = _cut(planning)
+    planned = _compiled(planning, found)
     with planning.stage("plan"):
-        joined = _joined(planning, pieces, planned)
+        joined = _joined(planning, found.ranges[0].pieces, planned)
         table = encode(joined.table)
     with planning.stage("golden"):
-        goldens = make_goldens(pieces.unique, planned, joined.table)
-    return _content(planning, passed, pieces, joined, table, goldens)
+        goldens = make_goldens(found.unique, planned, joined.table)
+    return _content(planning, traced.constants, found, joined, table, goldens)
 
 
-def _passed(planning: Planning) -> Passed:
+def _cut(planning: Planning) -> tuple[Traced, Cut]:
+    """The trace, and the pieces of every range of tokens."""
     dump = Dump(planning.settled.request.keep)
+    ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
     with planning.stage("trace"), torch.device("cuda"):
         traced = trace(trace_request(planning.settled))
         planning.counters.add("traces")
         dump.graph("traced", traced)
     with planning.stage("passes"):
-        passes = chosen(planning.settled.resolved.config)
-        passed = apply(traced, passes, context_of(planning.settled), dump)
-        for line in unmatched(passed, planning.settled.request.compilation):
-            planning.events.note(line)
-        return passed
-
-
-def _pieces(planning: Planning, passed: Passed) -> Pieces:
-    config = planning.settled.resolved.config
+        passed = run_passes(traced, ranging)
     with planning.stage("partition"):
         options = (
-            *version_pairs(chosen(config)),
+            *version_pairs(chosen(planning.settled.resolved.config)),
             *option_pairs(planning.options),
             ("target", planning.profile.target),
             ("profile", planning.profile.digest),
         )
-        ops = config.splitting_ops or ()
-        if planning.settled.request.compilation.splitting_ops is not None:
-            for name in absent(passed.traced.graph.graph, ops):
-                planning.events.note(f"splitting op {name} is not in this model")
-        pieces = split(passed.traced, ops, options)
-        planning.counters.add("pieces", sum(pieces.calls.values()))
-        planning.counters.add("unique_pieces", len(pieces.unique))
-        Dump(planning.settled.request.keep).pieces(pieces)
-        return pieces
+        return traced, cut(passed, options, ranging)
 
 
-def _compiled(planning: Planning, pieces: Pieces) -> dict[str, PlannedPiece]:
-    copied, strided = written_again(pieces.program), taken_as_rows(pieces.program)
-    found = {}
-    with planning.stage("compile", len(pieces.unique)):
-        for piece in pieces.unique:
+def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
+    programs = [one.pieces.program for one in found.ranges]
+    copied, strided = written_again(programs), taken_as_rows(programs)
+    planned = {}
+    with planning.stage("compile", len(found.unique)):
+        for piece in found.unique:
             planning.events.progress(piece.id, "running")
-            found[piece.id] = compile_piece(
+            planned[piece.id] = compile_piece(
                 piece,
                 planning.profile,
                 planning.options,
@@ -142,23 +126,36 @@ def _compiled(planning: Planning, pieces: Pieces) -> dict[str, PlannedPiece]:
                 strided=strided.get(piece.id, frozenset()),
             )
             planning.events.progress(piece.id, "done")
-        planning.counters.add("compiles", len(found))
-    return found
+        planning.counters.add("compiles", len(planned))
+    return planned
 
 
-def written_again(program: Program) -> dict[str, frozenset[int]]:
+def written_again(programs: Sequence[Program]) -> dict[str, frozenset[int]]:
     """For each piece the outputs that an operator writes later, in any of its calls."""
-    written = {name for call in program.calls if call.kind == "op" for name in call.outs}
     found: dict[str, frozenset[int]] = {}
-    for call in program.calls:
-        if call.kind == "piece":
-            again = frozenset(i for i, name in enumerate(call.outs) if name in written)
-            found[call.target] = found.get(call.target, frozenset()) | again
+    for program in programs:
+        written = {name for call in program.calls if call.kind == "op" for name in call.outs}
+        for call in program.calls:
+            if call.kind == "piece":
+                again = frozenset(i for i, name in enumerate(call.outs) if name in written)
+                found[call.target] = found.get(call.target, frozenset()) | again
     return found
 
 
-def taken_as_rows(program: Program) -> dict[str, frozenset[int]]:
+def taken_as_rows(programs: Sequence[Program]) -> dict[str, frozenset[int]]:
     """For each piece the outputs that are only read by operators that take strided rows."""
+    found: dict[str, frozenset[int]] = {}
+    for program in programs:
+        dense = _read_dense(program)
+        for call in program.calls:
+            if call.kind == "piece":
+                fits = frozenset(i for i, name in enumerate(call.outs) if name not in dense)
+                found[call.target] = found.get(call.target, fits) & fits
+    return found
+
+
+def _read_dense(program: Program) -> set[str]:
+    """Values that somebody reads who takes dense tensors only."""
     dense = set(program.outputs)
     for call in program.calls:
         if call.kind == "piece":
@@ -166,12 +163,7 @@ def taken_as_rows(program: Program) -> dict[str, frozenset[int]]:
         else:
             rows = STRIDED.get(base_name(call.target), frozenset())
             dense.update(value for name, value in tensors_of(call).items() if name not in rows)
-    found: dict[str, frozenset[int]] = {}
-    for call in program.calls:
-        if call.kind == "piece":
-            fits = frozenset(i for i, name in enumerate(call.outs) if name not in dense)
-            found[call.target] = found.get(call.target, fits) & fits
-    return found
+    return dense
 
 
 def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPiece]) -> Joined:
@@ -192,13 +184,14 @@ def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPie
 
 def _content(
     planning: Planning,
-    passed: Passed,
-    pieces: Pieces,
+    constants: Mapping[str, torch.Tensor],
+    found: Cut,
     joined: Joined,
     table: bytes,
     goldens: Goldens,
 ) -> GpuContent:
-    constants = passed.traced.constants
+    (whole,) = found.ranges
+    reported = merged_reports([whole.passed])
     return GpuContent(
         table=table,
         cubins={digest: kernel.cubin for digest, kernel in joined.kernels.items()},
@@ -208,8 +201,8 @@ def _content(
         values=joined.values,
         info={
             "constants": constant_info(constants),
-            "passes": reports(passed),
-            "pieces": [{"id": p.id, "calls": pieces.calls[p.id]} for p in pieces.unique],
+            "passes": reports(reported),
+            "pieces": [{"id": p.id, "calls": found.calls[p.id]} for p in found.unique],
             "table": figures(joined.table, table),
             "goldens": dict(goldens.said),
         },
@@ -217,5 +210,5 @@ def _content(
         counters={name: planning.counters[name] for name in COUNTED},
         toolkit=toolkit(planning.profile),
         driver=driver_floor(planning.profile),
-        calls=tuple(tuple(call.outs) for call in pieces.program.calls),
+        calls=tuple(tuple(call.outs) for call in whole.pieces.program.calls),
     )

@@ -59,6 +59,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     },
     "compilation.user_passes": (("support.own_passes:SQUARE",), "code"),
     "compilation.splitting_ops": (("vcc::kv_write",), "code"),
+    "compilation.use_inductor_graph_partition": (True, "code plan"),  # no pieces
     "compilation.compile_sizes": ((4,), "code"),
     "compilation.compile_ranges": ((4,), "code"),
     "compilation.capture_sizes": ((1,), "plan"),
@@ -156,7 +157,7 @@ def pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, demo: BuildRequest) 
     monkeypatch.setattr(preload, "preload_inductor", lambda level: None)
     given: list[dict[str, Any]] = []
 
-    def stand_in(unique: Any, options: Any, jobs: int, events: Any) -> Any:
+    def stand_in(unique: Any, options: Any, jobs: int, events: Any, *_: Any) -> Any:
         given.append(dict(options))
         return tuple(CompiledPiece(one.id, b"\x7fELF", None, None, 0.1) for one in unique)
 

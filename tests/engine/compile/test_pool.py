@@ -27,6 +27,7 @@ from vcc.engine.compile import worker
 from vcc.engine.compile.golden import Skipped
 from vcc.engine.compile.pool import compile_pieces, default_jobs
 from vcc.engine.compile.scratch import scratch, undisturbed
+from vcc.engine.torch_shim import aoti_runner, inductor
 from vcc.engine.types import Piece
 
 NAMES = ("aa", "bb", "cc", "dd")
@@ -75,8 +76,8 @@ def compiler(
             library.write_bytes(str(body(folder.name[:2])).encode())
             return [library]
 
-        monkeypatch.setattr(worker, "compile_library", compile_library)
-        monkeypatch.setattr(worker, "open_piece", lambda path: None)
+        monkeypatch.setattr(inductor, "compile_library", compile_library)
+        monkeypatch.setattr(aoti_runner, "open_piece", lambda path: None)
         monkeypatch.setattr(worker, "make_golden", lambda piece, run: Skipped("a stand-in"))
 
     return install
@@ -243,16 +244,16 @@ import os, subprocess, sys
 from pathlib import Path
 from torch import nn
 from torch.fx import symbolic_trace
-from vcc.engine.compile import worker
 from vcc.engine.compile.pool import compile_pieces
 from vcc.engine.events import NullEvents
+from vcc.engine.torch_shim import inductor
 from vcc.engine.types import Piece
 
 def compiler(graph, arguments, options):
     print("compiling", flush=True)
     subprocess.run(["sleep", "60"])
 
-worker.compile_library = compiler
+inductor.compile_library = compiler
 piece = Piece("aa" * 32, symbolic_trace(nn.Identity()), (), 0, (), "")
 compile_pieces([piece], {}, 1, NullEvents())
 """

@@ -38,6 +38,7 @@ OTHER: dict[type, dict[str, object]] = {
         "user_passes": ("package:PASS",),
         "splitting_ops": ("a::b",),
         "compile_sizes": (4,),
+        "use_inductor_graph_partition": True,
         "compile_ranges": (4,),
         "capture_sizes": (1,),
         "max_capture_size": 16,

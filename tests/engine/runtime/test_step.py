@@ -54,7 +54,7 @@ def test_all_modes_give_equal_logits(
 
 def poison(runner: ModelRunner) -> None:
     """Fill the workspace with what shows in any result that reads it before it is written."""
-    runner._parts.memory._workspace.view(torch.float32).fill_(float("nan"))
+    runner._parts.codes[0].memory._room.workspace.view(torch.float32).fill_(float("nan"))
 
 
 def test_the_runner_equals_the_program_run_by_the_book(

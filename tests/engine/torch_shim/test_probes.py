@@ -22,7 +22,15 @@ from support.toys import rows, traced
 import vcc.engine.torch_shim as package
 from vcc.cache.errors import ConfigError, DeviceError
 from vcc.engine.partition.split import split
-from vcc.engine.torch_shim import aoti_runner, array_names, gpus, inductor, preload, process
+from vcc.engine.torch_shim import (
+    aoti_runner,
+    array_names,
+    dispatch_mode,
+    gpus,
+    inductor,
+    preload,
+    process,
+)
 from vcc.engine.types import Piece
 
 
@@ -125,6 +133,52 @@ def test_inductor_compile_library() -> None:
     assert "#pragma omp" in source
     with pytest.raises(ConfigError, match=r'no option "cpp\.simdlenn"'):
         source_of(piece(lambda m, x: x * 2), {"cpp.simdlenn": 1})
+
+
+def test_inductor_check_options() -> None:
+    """Names are those of Inductor's own table; the closest ones are offered."""
+    inductor.check_options(["max_autotune", "cpp.simdlen", "triton.cudagraphs"])
+    with pytest.raises(ConfigError, match=r'no option "max_autotun"') as caught:
+        inductor.check_options(["max_autotun"])
+    assert "max_autotune" in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        inductor.check_options(["quite.something.else"])
+    assert "config.py" in caught.value.hint
+
+
+# --- dispatch_mode
+
+
+def test_dispatch_mode_heard() -> None:
+    """Every operator below autograd comes by, composite ones as what they consist of."""
+    names: list[str] = []
+
+    def hear(op: Any, args: Any, kwargs: Any) -> Any:
+        names.append(op.name())
+        return op(*args, **kwargs)
+
+    with torch.no_grad(), dispatch_mode.heard(hear):
+        torch.nn.functional.linear(torch.ones(2, 3), torch.ones(4, 3)).relu()
+    assert names[-1] == "aten::relu"
+    assert any(name in names for name in ("aten::mm", "aten::linear"))
+    heard_so_far = len(names)
+    torch.ones(2) + 1
+    assert len(names) == heard_so_far
+
+
+def test_dispatch_mode_unheard() -> None:
+    names: list[str] = []
+
+    def hear(op: Any, args: Any, kwargs: Any) -> Any:
+        names.append(op.name())
+        return op(*args, **kwargs)
+
+    with dispatch_mode.heard(hear):
+        with dispatch_mode.unheard():
+            torch.ones(2) * 2
+        torch.ones(2) + 1
+    assert "aten::mul.Tensor" not in names
+    assert "aten::add.Tensor" in names
 
 
 # --- preload
