@@ -1,0 +1,1 @@
+"""The kernels of `csrc/kernels`: their cubins in this install, and each operator's launch."""
