@@ -1,23 +1,29 @@
-// vcc::silu_and_mul.
+// vcc::silu_and_mul, vcc::gelu_and_mul.
 #include <vector>
 
+#include "gated.h"
 #include "ops.h"
-#include "rows.h"
 
 namespace vcc {
+namespace {
 
-Tensor silu_and_mul(const Tensor& x) {
-  const char* op = "silu_and_mul";
-  const Dtype dtype = dtype_of(x, op, "x");
-  const Rows rows = rows_of(x, op, "x");
-  VCC_CHECK(rows.width % 2 == 0, op, ": the last dimension of x must be even, it is ", rows.width);
+Tensor gate(const Tensor& x, Activation act, const char* op) {
+  const Gated gated = gated_of(x, act, op);
   std::vector<int64_t> sizes(x.sizes().begin(), x.sizes().end());
   sizes.back() /= 2;
   const Tensor y = torch::stable::new_empty(x, sizes);
-  const GatedArgs args{rows.data(), y.mutable_data_ptr(), rows.width / 2, rows.stride};
-  for_rows(rows.count, rows.width,
-           [&](int64_t begin, int64_t end) { kernels().silu_and_mul[dtype](args, begin, end); });
+  const GatedArgs args = gated.into(y.mutable_data_ptr());
+  for_rows(gated.rows.count, gated.rows.width,
+           [&](int64_t begin, int64_t end) { gated.kernel()(args, begin, end); });
   return y;
+}
+
+}  // namespace
+
+Tensor silu_and_mul(const Tensor& x) { return gate(x, kSilu, "silu_and_mul"); }
+
+Tensor gelu_and_mul(const Tensor& x, bool tanh) {
+  return gate(x, tanh ? kGeluTanh : kGelu, "gelu_and_mul");
 }
 
 }  // namespace vcc

@@ -9,8 +9,10 @@ namespace VCC_ISA {
 
 template <class T>
 void norm(const NormArgs&, int64_t begin, int64_t end);
+template <class T, Activation A>
+void gated(const GatedArgs&, int64_t begin, int64_t end);
 template <class T>
-void silu_and_mul(const GatedArgs&, int64_t begin, int64_t end);
+void quantise(const QuantArgs&, int64_t begin, int64_t end);
 template <class T>
 void rotary(const RotaryArgs&, int64_t begin, int64_t end);
 int64_t attention_scratch(const AttentionArgs&, int64_t rows);

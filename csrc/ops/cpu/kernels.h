@@ -20,11 +20,25 @@ struct NormArgs {
   float eps, offset;
 };
 
-// y[d] = silu(x[d]) * x[dim + d] by row.
+// Index into the gated kernels: gelu by the error function, and by tanh.
+enum Activation : int { kSilu = 0, kGelu = 1, kGeluTanh = 2, kActivations = 3 };
+
+// y[d] = act(x[d]) * x[dim + d] by row.
 struct GatedArgs {
   const void* x;
   void* y;
   int64_t dim, x_stride;
+};
+
+// q = x / scale as float8_e4m3fn by row, clamped to the largest finite value; NaN stays NaN.
+// Without a given scale each block of a row gets its own, max(max |x|, least) / 448, into `scales`.
+struct QuantArgs {
+  const void* x;
+  uint8_t* q;
+  const float* scale;  // null: one for each block
+  float* scales;
+  int64_t dim, block, x_stride;
+  float least;
 };
 
 // Rotate the first 2 * half values of each head; x and y are rows of `heads` heads.
@@ -79,18 +93,18 @@ struct RouterArgs {
 // and one of its experts; pairs lie in order of expert.
 struct ExpertsArgs {
   const void* x;
-  const void* gate_up;  // [experts][2 * width][hidden]
-  const void* down;     // [experts][hidden][width]
-  void* inner;          // [pairs][width]: silu(gate) * up
-  void* out;            // [tokens][hidden]
+  const void* gate_up;   // [experts][2 * width][hidden]
+  const void* down;      // [experts][hidden][width]
+  void* inner;           // [pairs][width]: silu(gate) * up
+  void* out;             // [tokens][hidden]
   const int32_t* token;  // row of each pair
   const float* weight;   // of each pair
   const int64_t* first;  // first pair of each expert, then the number of pairs
   int64_t tokens, hidden, width, experts, x_stride;
 };
 
-// Columns [column, column + columns) of inner for pairs [begin, end) of one expert; or those columns
-// of out for all pairs.
+// Columns [column, column + columns) of inner for pairs [begin, end) of one expert; or those
+// columns of out for all pairs.
 struct ExpertTile {
   int64_t expert, begin, end, column, columns;
 };
@@ -107,7 +121,8 @@ struct ExpertKernels {
 
 struct Kernels {
   void (*norm[kDtypes])(const NormArgs&, int64_t begin, int64_t end);
-  void (*silu_and_mul[kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
+  void (*gated[kActivations][kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
+  void (*quantise[kDtypes])(const QuantArgs&, int64_t begin, int64_t end);
   void (*rotary[kDtypes])(const RotaryArgs&, int64_t begin, int64_t end);
   // Floats of scratch (64-byte aligned) that attend needs, and of one chunk's partial result.
   int64_t (*attention_scratch)(const AttentionArgs&, int64_t rows);

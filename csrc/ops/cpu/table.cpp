@@ -7,7 +7,10 @@ namespace VCC_ISA {
 extern const Kernels kTable;
 const Kernels kTable = {
     {norm<float>, norm<BF16>},
-    {silu_and_mul<float>, silu_and_mul<BF16>},
+    {{gated<float, kSilu>, gated<BF16, kSilu>},
+     {gated<float, kGelu>, gated<BF16, kGelu>},
+     {gated<float, kGeluTanh>, gated<BF16, kGeluTanh>}},
+    {quantise<float>, quantise<BF16>},
     {rotary<float>, rotary<BF16>},
     attention_scratch,
     attention_partial,
