@@ -124,7 +124,7 @@ def _pass_value(
 
 
 UNCUT = "there are no pieces: the graph is not cut"
-UNCUT_BY_INDUCTOR = "use_inductor_graph_partition: AOTInductor makes one library of the whole graph and cuts nothing"
+UNCUT_BY_INDUCTOR = "use_inductor_graph_partition: AOTInductor makes one library and cuts nothing"
 
 
 def _inductor_partition(state: State) -> State:

@@ -59,9 +59,7 @@ def out_like(spec: Any, tokens: int) -> Tensor:
 
 def test_an_operator_of_a_stranger_is_refused_at_build_by_name() -> None:
     piece = piece_of(lambda m, x: torch.ops.toy.mix(x) * 2)
-    with pytest.raises(
-        CompileError, match=r"toy::mix\.default, which the eager"
-    ) as caught:
+    with pytest.raises(CompileError, match=r"toy::mix\.default, which the eager") as caught:
         op_list(piece.graph)
     assert "splitting_ops" in caught.value.hint
 
