@@ -14,7 +14,7 @@ from vcc.engine.config.custom_ops import OpChoices
 from vcc.engine.config.modes import CompileMode, Platform
 from vcc.engine.ops.backends import NATIVE, names_of, order_of
 from vcc.engine.ops.capabilities import available
-from vcc.engine.ops.choice import OpChoice, Route, Subject, choose
+from vcc.engine.ops.choice import OpChoice, Route, Subject, choice_of, choose
 from vcc.engine.user_code import LAYER, source_digest
 
 if TYPE_CHECKING:
@@ -50,26 +50,16 @@ class OpRoute:
 def op_choice(settled: Settled) -> OpChoice:
     """What the layers of a request choose from; classes of the user's are imported."""
     target, ops = settled.request.target, settled.resolved.ops
-    choice = choice_of(ops, target.platform, target.arch, settled.model.dtype)
+    dtype = settled.model.dtype
+    choice = choice_of(
+        ops, target.platform.value, target.arch, "" if dtype is None else dtype.torch_name
+    )
     if settled.resolved.artifact.needs_gpu:
         missing = (*choice.here.missing, ("cuda", RECORDED))
         choice = replace(choice, here=replace(choice.here, missing=missing))
     for name, layer in _replacements(ops):
         choice = choice.replacing(name, layer)
     return choice
-
-
-def choice_of(ops: OpChoices, platform: Platform, arch: str = "", dtype: Any = None) -> OpChoice:
-    """A choice from what a configuration decided, on this install, without replacements."""
-    return OpChoice(
-        enabled=ops.enabled,
-        platform=platform.value,
-        asked=ops.asked,
-        arch=arch,
-        dtype="" if dtype is None else dtype.torch_name,
-        here=available(platform.value, arch),
-        whys=ops.whys,
-    )
 
 
 def op_routes(settled: Settled) -> tuple[OpRoute, ...]:

@@ -206,10 +206,17 @@ def test_every_label_of_every_key_is_in_the_table_of_factors() -> None:
 
 
 def test_every_label_of_the_table_is_in_some_key() -> None:
-    """`recorded.*` needs a GPU, `env.CXX` a variable, `user_pass.*` a pass of the user's."""
+    """`recorded.*` needs a GPU, `env.CXX` a variable, `user_*` code of a user's."""
     found = [made(asked(target=target)) for target in TARGETS.values()]
+    found.append(made(asked(config={"custom_ops": ["all"]}, target="sm_90")))
     keys_of = (pair for one in found for pair in (*one.request, *one.code_key, *one.plan_key))
-    needy = {"recorded.device", "recorded.cuda", "env.CXX", "user_pass.mine:PASS"}
+    needy = {
+        "recorded.device",
+        "recorded.cuda",
+        "env.CXX",
+        "user_pass.mine:PASS",
+        "user_op.rms_norm",
+    }
     labels = {label for label, _ in keys_of} | needy
     assert [p for p in listed() if not any(fnmatch(one, p) for one in labels)] == []
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from vcc.engine.config.custom_ops import OpChoices
 from vcc.engine.ops.backends import ALIASES, BACKENDS, NATIVE, OWN, order_of
-from vcc.engine.ops.capabilities import EVERYTHING, Available, older
+from vcc.engine.ops.capabilities import EVERYTHING, Available, available, older
 from vcc.engine.ops.names import CUSTOM_OPS
 from vcc.engine.ops.surfaces.row import Row
 
@@ -54,6 +55,18 @@ class OpChoice:
         """Why an op is on or off."""
         told = dict(self.whys).get(op)
         return told or ("it is enabled" if op in self.enabled else "it is not enabled")
+
+
+def choice_of(ops: OpChoices, platform: str, arch: str = "", dtype: str = "") -> OpChoice:
+    """A choice from what a configuration decided, on this install, without replacements.
+
+    Args:
+        ops: the decisions.
+        platform: key of `backends.ORDER`.
+        arch, dtype: as in OpChoice.
+    """
+    here = available(platform, arch)
+    return OpChoice(ops.enabled, platform, (), ops.asked, arch, dtype, here, ops.whys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, V
 from vcc.engine.graphs.segments import EagerSegments
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.decoder import Decoder
-from vcc.engine.op_routes import choice_of
-from vcc.engine.ops.choice import OpChoice
+from vcc.engine.ops.choice import OpChoice, choice_of
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
 from vcc.engine.runtime.step import ModelRunner
@@ -87,7 +86,7 @@ def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
 
 def _choice(boot: Boot) -> OpChoice:
     """What the artifact's configuration switched on, by what this install has."""
-    return choice_of(decided(boot.settings.compilation.custom_ops or ()), Platform.CPU)
+    return choice_of(decided(boot.settings.compilation.custom_ops or ()), Platform.CPU.value)
 
 
 def eager_program(spec: DecoderSpec, settings: Settings, dtype: Element) -> Program:

@@ -1,6 +1,6 @@
 """The tables of docs/ops.md, made from the schemas, the layers and the surfaces.
 
-Rewrite them with `python tests/support/op_reference.py` from the top of the repository.
+Rewrite them with `PYTHONPATH=tests python -m support.op_reference` from the top of the repository.
 """
 
 from __future__ import annotations
