@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vcc.engine.ops.surfaces.row import Row, Sizes, no_workspace, table
+from vcc.engine.ops.surfaces.row import Limit, Row, Sizes, no_workspace, table
 
 FLOATS = ("float32", "bfloat16")
 NORMS, FORMS = ("rms_norm", "fused_add_rms_norm"), ("", "_quant", "_quant_dynamic")
