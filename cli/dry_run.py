@@ -43,6 +43,11 @@ def forecast_dict(found: Forecast) -> dict[str, object]:
         "estimate": asdict(found.estimate),
         "reasons": [asdict(reason) for reason in found.reasons],
         "ops": [one.as_dict() for one in found.ops],
+        "compiles": {
+            "total": found.compiles.total,
+            "pieces": found.compiles.pieces,
+            "ranges": list(found.compiles.ranges),
+        },
     }
 
 
@@ -59,7 +64,8 @@ def _as_text(found: Forecast) -> str:
         for one in found.parts
     ]
     lines += [columns([("part", "answer", "artifact", "detail"), *rows]), ""]
-    lines += [f"to do: {found.work.value}", f"estimate: {_estimate(found.estimate)}"]
+    lines += [f"to do: {found.work.value}", f"compiles: {found.compiles}"]
+    lines += [f"estimate: {_estimate(found.estimate)}"]
     request = found.parts[0]
     said = f"hit: artifact {(request.artifact or '')[:12]}"
     return "\n".join((*lines, said if request.hit else f"miss: {request.detail}"))

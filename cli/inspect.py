@@ -15,6 +15,7 @@ from vcc.cli.inspect_cache import inspect_cache
 from vcc.cli.inspect_graph import inspect_graph, inspect_kernel
 from vcc.cli.inspect_key import inspect_key
 from vcc.cli.op_report import op_lines
+from vcc.cli.range_report import range_rows
 from vcc.cli.stored import find_entry
 
 app = typer.Typer(
@@ -65,6 +66,8 @@ def inspect_artifact(
         _section(title, pairs)
     if ops := op_lines(manifest.info.get("ops")):
         out(f"\ncustom ops\n{ops}")
+    if ranges := range_rows(manifest.info.get("ranges")):
+        out("\nranges of sizes\n" + _indented(columns(ranges)))
     for title, found in gpu_sections(manifest):
         _section(title, found)
     if products:

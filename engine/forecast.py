@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vcc.cache.errors import VccError
@@ -12,6 +12,7 @@ from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.cache.tiers import RemoteSource, Tier, reading
 from vcc.engine.compile.keys import BuildKeys, build_keys
+from vcc.engine.compile_count import CompileCount, compile_count
 from vcc.engine.config.resolved import Reason
 from vcc.engine.estimate import Estimate, estimate
 from vcc.engine.exact import different
@@ -60,6 +61,7 @@ class Forecast:
         reasons: what resolution decided.
         refusal: why nothing can be stored for this mode; empty when it can.
         ops: the back end of each custom op.
+        compiles: what would be compiled.
     """
 
     parts: tuple[Part, ...]
@@ -68,6 +70,7 @@ class Forecast:
     reasons: tuple[Reason, ...]
     refusal: str = ""
     ops: tuple[OpRoute, ...] = ()
+    compiles: CompileCount = field(default_factory=CompileCount)
 
     @property
     def missing(self) -> bool:
@@ -104,8 +107,14 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         *_remote(settled, store),
     )
     work = Work.NOTHING if plan.hit else Work.PLAN if code.hit else Work.ALL
-    told = settled.reasons
-    return Forecast(parts, work, _estimated(work, settled, local), told, ops=op_routes(settled))
+    return Forecast(
+        parts,
+        work,
+        _estimated(work, settled, local),
+        settled.reasons,
+        ops=op_routes(settled),
+        compiles=compile_count(settled, local) if work is Work.ALL else CompileCount(),
+    )
 
 
 def _estimated(work: Work, settled: Settled, store: Store) -> Estimate:
