@@ -17,6 +17,7 @@ from vcc.engine.devices import Device, devices
 from vcc.engine.doctor_store import store_findings
 from vcc.engine.findings import Finding
 from vcc.engine.native import abi, library
+from vcc.engine.ops.cuda import cubins
 from vcc.engine.torch_shim.profiles import PROFILES
 from vcc.engine.tune.libraries import CUBLASLT, CUPTI, INSTALL, candidates
 
@@ -53,6 +54,7 @@ def examine(store: Store) -> Report:
         _versions(),
         _native("vcc_abi", "without it nothing of vcc runs on a GPU"),
         _native("vcc_ops", "operators run in plain torch"),
+        _kernels(),
         _asked("C++ compiler", lambda: " ".join((find_compiler().name, find_compiler().version))),
         _torch(),
         _package("triton"),
@@ -96,6 +98,19 @@ def _native(name: str, without: str) -> Finding:
         except DeviceError as error:
             return Finding(f"lib{name}.so", "failed", str(error), error.hint)
     return Finding(f"lib{name}.so", "ok", str(path))
+
+
+def _kernels() -> Finding:
+    """The cubins of csrc/kernels: without them Triton's kernels or plain torch take their place."""
+    why = cubins.missing()
+    if why:
+        return Finding("CUDA kernels", "absent", f"forward_cuda is not available: {why}")
+    try:
+        found = [cubins.index(arch) for arch in cubins.architectures()]
+    except VccError as error:
+        return Finding("CUDA kernels", "failed", error.why, error.hint)
+    text = ", ".join(f"{one.arch} ({len(one.cubins)} operators)" for one in found)
+    return Finding("CUDA kernels", "ok", f"{text}, nvcc {found[0].toolkit}")
 
 
 def _torch() -> Finding:

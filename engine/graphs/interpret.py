@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vcc.cache.errors import IntegrityError
+from vcc.cache.errors import CompileError, IntegrityError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.host_memory import HostMemory, OutOfRegion, Reach
@@ -42,6 +42,9 @@ from vcc.engine.torch_shim.interpreter import (
     own_kernel,
     watched,
 )
+
+CSRC = "csrc/kernels"
+"""What kernels name as their module that Triton did not compile."""
 
 ELEMENTS: Mapping[str, torch.dtype] = {
     "fp64": torch.float64,
@@ -205,6 +208,12 @@ def _source(cubin: str, function: str, sources: Mapping[str, KernelSource]) -> K
 
 
 def _function(source: KernelSource, folder: Path) -> Any:
+    if source.module == CSRC:
+        raise CompileError(
+            f"Triton's interpreter cannot run {source.function}",
+            "it is a kernel of csrc/kernels, which is compiled by nvcc",
+            "check the step with Triton's kernels in its place: custom_ops +NAME=triton",
+        )
     if source.module:
         return own_kernel(source.module, source.function)
     return generated_kernel(source.text, source.function, folder, f"k_{source.cubin[:24]}")

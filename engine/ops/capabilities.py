@@ -48,8 +48,8 @@ def _look(backend: Backend, arch: str) -> tuple[str, str]:
     if backend.cubins and backend.surface:
         from vcc.engine.ops.cuda import cubins
 
-        if why := cubins.missing(arch):
-            return why, ""
+        why = cubins.missing(arch)
+        return why, "" if why else cubins.version(arch)
     if missing := next(_not_there(backend.needs), ""):
         return f"{missing} is not installed: pip install {missing}", ""
     return _package(backend.package) if backend.package else ("", "")

@@ -41,6 +41,7 @@ class CompiledKernel:
         shared: bytes of dynamic shared memory.
         parameters: run-time parameters in launch order, (name, Triton type such as `*bf16`, `i32`).
         source: what it was compiled from.
+        null_pointers: pointers behind the parameters, null in every launch.
     """
 
     cubin: bytes
@@ -50,11 +51,12 @@ class CompiledKernel:
     shared: int
     parameters: tuple[tuple[str, str], ...]
     source: KernelSource
+    null_pointers: int = NULL_POINTERS
 
     @property
     def param_bytes(self) -> int:
-        """Bytes of the parameter block, with the two null pointers at its end."""
-        return _block_bytes(self.parameters)
+        """Bytes of the parameter block, with the null pointers at its end."""
+        return block_bytes(self.parameters, self.null_pointers)
 
     def offsets(self) -> Mapping[str, int]:
         """Byte of each parameter in the block, by name."""
@@ -137,10 +139,10 @@ def kernel_of(
     names = list(compiled.src.fn.arg_names)
     kinds = tuple((n, k) for n, k in compiled.src.signature.items() if k != "constexpr")
     declared = declared_bytes(data, metadata.name, profile)
-    if declared != _block_bytes(kinds):
+    if declared != block_bytes(kinds):
         raise CompileError(
             f"kernel {metadata.name} takes {declared} bytes of parameters",
-            f"its signature {dict(kinds)} has {_block_bytes(kinds)}",
+            f"its signature {dict(kinds)} has {block_bytes(kinds)}",
         )
     constants = {names[at[0]]: value for at, value in compiled.src.constants.items()}
     digest = Digest.of(data).hex
@@ -176,8 +178,9 @@ def _check_needs(metadata: Any) -> None:
         )
 
 
-def _block_bytes(parameters: Sequence[tuple[str, str]]) -> int:
-    tail = tuple((f"scratch {index}", "*i8") for index in range(NULL_POINTERS))
+def block_bytes(parameters: Sequence[tuple[str, str]], null_pointers: int = NULL_POINTERS) -> int:
+    """Bytes of a parameter block, each parameter at its natural alignment."""
+    tail = tuple((f"scratch {index}", "*i8") for index in range(null_pointers))
     every = (*parameters, *tail)
     at = parameter_offsets(every)
     return max(at[name] + parameter_size(name, kind) for name, kind in every)

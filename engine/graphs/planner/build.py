@@ -30,6 +30,7 @@ from vcc.engine.graphs.table.encode import encode
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.expressions import Tied
 from vcc.engine.monitor import Counters
+from vcc.engine.ops.cuda.kernel import own_driver_floor
 from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
@@ -209,6 +210,6 @@ def _content(
         stages=dict(planning.stages),
         counters={name: planning.counters[name] for name in COUNTED},
         toolkit=toolkit(planning.profile),
-        driver=driver_floor(planning.profile),
+        driver=max(driver_floor(planning.profile), own_driver_floor(joined.kernels.values())),
         calls=tuple(tuple(call.outs) for call in whole.pieces.program.calls),
     )

@@ -133,7 +133,7 @@ class Flat:
             arguments = {
                 name: Pointer(tensors[value].memory, tensors[value].offset, launch.access[name])
                 if kinds[name].startswith("*")
-                else checked(rebuilt(value, _Same()))
+                else _number(value, _Same())
                 for name, value in launch.arguments.items()
             }
             x, y, z = (checked(rebuilt(size, _Same())) for size in launch.grid)
@@ -202,6 +202,10 @@ def _renamed(geometry: Geometry, sizes: Mapping[str, Expr]) -> Geometry:
     )
 
 
+def _number(value: Expr, sizes: Mapping[str, Expr]) -> Expr | float:
+    return value if isinstance(value, float) else checked(rebuilt(value, sizes))
+
+
 def _bound(
     work: Launch | Product, known: Mapping[str, Located], sizes: Mapping[str, Expr]
 ) -> FlatNode:
@@ -215,7 +219,7 @@ def _bound(
                 located.memory, checked(located.offset), ACCESS[work.access[name]]
             )
         else:
-            arguments[name] = value if isinstance(value, float) else rebuilt(value, sizes)
+            arguments[name] = _number(value, sizes)
     x, y, z = (checked(rebuilt(size, sizes)) for size in work.grid)
     return FlatLaunch(work.kernel, (x, y, z), arguments)
 

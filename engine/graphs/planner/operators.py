@@ -9,22 +9,29 @@ from vcc.engine.graphs.planner.arithmetic import is_dense
 from vcc.engine.graphs.planner.memory import Located
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.program import Call
-from vcc.engine.graphs.table.types import SegmentKind
+from vcc.engine.graphs.table.types import READ, WRITE, SegmentKind
+from vcc.engine.ops.cuda.call import CudaCall, Tensor
+from vcc.engine.ops.cuda.kernel import kernel_of
+from vcc.engine.ops.cuda.table import BUILDERS as CSRC
+from vcc.engine.ops.cuda.table import cuda_call
 from vcc.engine.ops.register import operator
 from vcc.engine.ops.triton.registry import (
     BUILDERS,
     Facts,
     Launches,
+    OpLaunch,
     TensorLayout,
     advance_launches,
     launches,
     sample_launches,
 )
 from vcc.engine.torch_shim.nodes import argument_names
+from vcc.engine.torch_shim.triton_build import CompiledKernel
 
 STRIDED: Mapping[str, frozenset[str]] = {
     "vcc::kv_write": frozenset({"k", "v"}),
     "vcc::paged_attention": frozenset({"q"}),
+    "vcc::rope_kv_write": frozenset({"q", "k", "v"}),
 }
 """Arguments that an operator's kernels take as rows with a stride."""
 
@@ -47,13 +54,39 @@ def operator_of(call: Call, values: Mapping[str, Located], facts: Facts) -> Oper
         CompileError: no kernel on CUDA, or sizes that its kernels do not take.
     """
     name = base_name(call.target)
-    if call.returns or not name.startswith(NAMESPACE) or name[len(NAMESPACE) :] not in BUILDERS:
+    op = name.removeprefix(NAMESPACE)
+    known = op in BUILDERS or op in CSRC
+    if call.returns or not name.startswith(NAMESPACE) or not known:
         raise refused("the step", name, "it has no kernel of its own on CUDA")
+    if op not in BUILDERS:
+        return Operator(SegmentKind.OP, name, _csrc(op, call, values, facts))
     literals = {
         argument: _layout(values[value]) if isinstance(value, str) else value[0]
         for argument, value in zip(argument_names(operator(call.target)), call.args, strict=True)
     }
-    return Operator(SegmentKind.OP, name, launches(name[len(NAMESPACE) :], literals, facts))
+    return Operator(SegmentKind.OP, name, launches(op, literals, facts))
+
+
+def _csrc(op: str, call: Call, values: Mapping[str, Located], facts: Facts) -> Launches:
+    """The launch of an operator that only `csrc/kernels` has."""
+    names = argument_names(operator(call.target))
+    pairs = list(zip(names, call.args, strict=True))
+    found = {n: values[value].geometry for n, value in pairs if isinstance(value, str)}
+    tensors = {n: Tensor(one.dtype, one.shape, one.stride) for n, one in found.items()}
+    numbers = {n: value[0] for n, value in pairs if not isinstance(value, str)}
+    made = cuda_call(op, tensors, numbers)
+    return Launches((op_launch(made, kernel_of(made, facts.profile.target)),))
+
+
+def op_launch(call: CudaCall, kernel: CompiledKernel) -> OpLaunch:
+    """A launch of csrc as an operator's."""
+    pointers = [one for one in call.parameters if one.kind.startswith("*")]
+    return OpLaunch(
+        kernel,
+        (call.blocks, 1, 1),
+        {one.name: one.value for one in call.parameters},
+        {one.name: WRITE if one.written else READ for one in pointers},
+    )
 
 
 def tensors_of(call: Call) -> dict[str, str]:

@@ -83,7 +83,7 @@ def _compiled(
             f"piece {piece.id[:12]} does not compile for {profile.target}",
             quoted(error),
         ) from error
-    return read_piece(piece, compiled, arguments)
+    return read_piece(piece, compiled, arguments, profile.target)
 
 
 def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:

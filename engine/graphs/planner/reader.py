@@ -14,6 +14,7 @@ from torch.fx import Node
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import BUILDERS, add, checked, dense, is_dense
+from vcc.engine.graphs.planner.own_ops import own_call, own_launch, own_op
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, Placed, PlannedPiece, Product, Work
 from vcc.engine.torch_shim.fx_wrapper import FxPiece, launch
@@ -22,18 +23,22 @@ from vcc.engine.types import Piece
 aten = torch.ops.aten
 
 
-def read_piece(piece: Piece, compiled: FxPiece, arguments: Sequence[str | None]) -> PlannedPiece:
+def read_piece(
+    piece: Piece, compiled: FxPiece, arguments: Sequence[str | None], arch: str
+) -> PlannedPiece:
     """The work of a compiled piece.
 
     Args:
         piece: what was compiled.
         compiled: Inductor's graph and kernels.
         arguments: for each argument of the piece a name, or None for an output that is returned.
+        arch: the target, whose kernels of ours are taken.
 
     Raises:
         CompileError: the piece holds something that a node table cannot express; it is named.
     """
-    reader = _Reader(piece, compiled, [i for i, name in enumerate(arguments) if name is not None])
+    given = [i for i, name in enumerate(arguments) if name is not None]
+    reader = _Reader(piece, compiled, given, arch)
     for node in compiled.graph.graph.nodes:
         reader.read(node)
     return reader.finish(arguments)
@@ -56,6 +61,7 @@ class _Reader:
     piece: Piece
     compiled: FxPiece
     positions: list[int]
+    arch: str
     placeholders: list[str] = field(default_factory=list)
     values: dict[Node, Expr] = field(default_factory=dict)
     tensors: dict[str, Placed] = field(default_factory=dict)
@@ -74,6 +80,8 @@ class _Reader:
         elif node.target in ARITHMETIC:
             left, right = (self.expr(argument) for argument in node.args)
             self.values[node] = BUILDERS[ARITHMETIC[node.target]](left, right)
+        elif own_op(node.target):
+            self.operator(node)
         else:
             raise refused(self.where, str(node.target))
 
@@ -162,6 +170,22 @@ class _Reader:
             why = f"{name} is {list(found.shape)} by {list(found.stride)}, not dense {list(shape)}"
             raise refused(self.where, str(node.target), why)
 
+    def operator(self, node: Node) -> None:
+        """An operator of ours: one launch, whose results are buffers of the piece."""
+        call = own_call(node, self.tensors, self.where)
+        work, results = own_launch(node, call, self.arch)
+        for name, geometry in results.items():
+            self.tensors[name] = Placed(name, geometry)
+            self.buffers.append(name)
+        if len(results) == 1:
+            self.tensors[node.name] = self.tensors[next(iter(results))]
+        self.work.append(work)
+
+    def item(self, node: Node) -> None:
+        """One of several results of a call."""
+        of, index = node.args
+        self.tensors[node.name] = self.tensors[f"{_name(of)}.{index}"]
+
     def launch(self, node: Node) -> None:
         key, grid, given, written = node.args
         arguments: Any = given
@@ -208,6 +232,7 @@ HANDLERS: Mapping[Any, Callable[[_Reader, Node], None]] = {
     torch.empty_strided: _Reader.buffer,
     torch.as_strided: _Reader.view,
     torch.sym_sum: _Reader.total,
+    operator.getitem: _Reader.item,
     aten.mm.out: _Reader.product,
     aten.addmm.out: _Reader.product,
     launch: _Reader.launch,

@@ -137,6 +137,21 @@ def _index(found: Mapping[str, Any], place: Path) -> Index:
     return Index(str(found["arch"]), str(found["toolkit"]), cubins, place)
 
 
+def version(arch: str = "", root: Path | None = None) -> str:
+    """What tells the cubins of two installs apart: compiler and digest of the index.
+
+    Args:
+        arch: the target; empty for whichever comes first.
+        root: the folder of architectures, if it is not this install's.
+    """
+    try:
+        found = index(arch or next(iter(architectures(root)), ""), root)
+    except IntegrityError:
+        return "damaged"
+    data = _bytes(found.folder / INDEX, MOST_INDEX)
+    return f"{found.toolkit} {Digest.of(data).hex[:16]}"
+
+
 def read(index: Index, op: str) -> bytes:
     """An operator's cubin, verified.
 

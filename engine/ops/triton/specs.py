@@ -129,7 +129,7 @@ class OpLaunch:
     """One kernel launch.
 
     Args:
-        kernel: what is launched.
+        kernel: what is launched: to be compiled, or of `csrc/kernels`, which is.
         grid: programs along x, y, z.
         arguments: a value for each parameter by name: for a pointer the name of an argument of the
             operator or of a workspace; for an integer an expression.
@@ -137,7 +137,7 @@ class OpLaunch:
         when: the steps that run it.
     """
 
-    kernel: KernelSpec
+    kernel: KernelSpec | CompiledKernel
     grid: tuple[Expr, Expr, Expr]
     arguments: Mapping[str, Expr]
     access: Mapping[str, int]
