@@ -201,7 +201,7 @@ def _nothing(build: Build) -> Made:
 def _in_process(build: Build) -> Built:
     """For a mode whose code cannot be stored: bindings and config in memory."""
     build.counters.add("misses")
-    manifest = manifest_of(build.settled, build.code, Made(), build.stages)
+    manifest = manifest_of(build.settled, build.code, _nothing(build), build.stages)
     return Built(Loaded.of(manifest, {}), None, trouble=build.settled.resolved.artifact.refusal)
 
 

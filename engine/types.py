@@ -28,6 +28,8 @@ class Traced:
     placeholders: tuple[Placeholder, ...]
     ranges: Mapping[str, tuple[int, int]]
     constants: Mapping[str, torch.Tensor]
+    notes: tuple[str, ...] = ()
+    """What whoever asked for the trace should know of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,8 @@ def _traced(build: Build, ranging: Ranging) -> Traced:
         traced = trace(trace_request(build.settled))
         build.counters.add("traces")
         ranging.dump.graph("traced", traced)
+        for note in traced.notes:
+            build.events.note(note)
         return traced
 
 

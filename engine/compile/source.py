@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vcc.cache.errors import UsageError
+from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.op_routes import op_choice
@@ -25,7 +26,8 @@ def trace_request(settled: Settled) -> TraceRequest:
         return decoder_trace(source.spec, dtype, op_choice(settled), step_shape(settled))
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
-    return module_trace(build_module(source.factory), source.shapes, dtype)
+    once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
+    return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
 
 
 def torch_name(settled: Settled) -> str:

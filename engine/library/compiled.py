@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from torch import nn
 from vcc.cache.errors import IntegrityError, MissingArtifact, UsageError
 from vcc.cache.store import Store
 from vcc.engine.config.environment import kept_environment
-from vcc.engine.config.modes import Dtype
+from vcc.engine.config.modes import CompileMode, Dtype
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import ModelConfig, ParallelConfig
 from vcc.engine.events import Events
@@ -156,17 +156,18 @@ class Compiled(Generic[P, R]):
         if found is None:
             if len(self._variants) >= MOST_VARIANTS:
                 raise _too_many(self._variants)
-            found = self._variants[call.variant] = self._booted(call.variant)
+            found = self._variants[call.variant] = self._booted(call)
         return found
 
-    def _booted(self, variant: Variant) -> Ready:
+    def _booted(self, call: Call) -> Ready:
+        variant = call.variant
         _check_inference(self._module)
         if self._identity is None:
             self._identity = identity_of(self._module, self._subject)
         adapter = Adapter(self._module, variant)
         accounts, options = self._accounts, self._options
         session = Session(
-            settle(_request(adapter, variant, self._identity, options)),
+            settle(_request(adapter, _traced_once(call, options), self._identity, options)),
             Store.open(options.cache_dir),
             options.golden,
             options.require_warm,
@@ -204,6 +205,24 @@ def _request(
         target=Target.parse("cpu"),
         jobs=options.jobs,
     )
+
+
+def _traced_once(call: Call, options: Options) -> Variant:
+    """The variant; where a module is traced once, with the sizes of the call that comes first."""
+    variant = call.variant
+    if options.compilation.mode is not CompileMode.DYNAMO_TRACE_ONCE:
+        return variant
+    shapes = tuple(
+        replace(
+            shape,
+            dims=tuple(
+                replace(dim, example=size) if dim.dynamic else dim
+                for dim, size in zip(shape.dims, call.tensors[shape.name].shape, strict=True)
+            ),
+        )
+        for shape in variant.shapes
+    )
+    return replace(variant, shapes=shapes)
 
 
 def _dtype(module: nn.Module) -> Dtype:

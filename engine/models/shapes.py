@@ -1,6 +1,7 @@
-"""Input shapes of a module: `name=8x128`, `name=1-8x128:int64`, `name=T@1-8x128`.
+"""Input shapes of a module: `name=8x128`, `name=1-8x128:int64`, `name=T@1-8x128`, `name=1-8~4x128`.
 
-Dimensions of one name (`T`) have one size in every call; without names each size is its own.
+Dimensions of one name (`T`) have one size in every call; without names each size is its own. After
+a range `~4` is the size that a trace sees, which steers code and, traced once, decides branches.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from vcc.engine.models.tensor_info import SIZES
 
 LARGEST = 2**31 - 1
 
-_SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9A-Z@x-]+)(?::(\w+))?")
-_DIM = re.compile(r"(?:([A-Z][A-Z0-9]*)@)?(\d{1,10})(?:-(\d{1,10}))?")
+_SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9A-Z@x~-]+)(?::(\w+))?")
+_DIM = re.compile(r"(?:([A-Z][A-Z0-9]*)@)?(\d{1,10})(?:-(\d{1,10})(?:~(\d{1,10}))?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,13 @@ class Dim:
     Attributes:
         low, high: the sizes.
         axis: what ties it to other dimensions; empty for a size of its own.
+        example: the size that a trace sees; 0 chooses.
     """
 
     low: int
     high: int
     axis: str = ""
+    example: int = 0
 
     @property
     def dynamic(self) -> bool:
@@ -38,7 +41,8 @@ class Dim:
 
     def __str__(self) -> str:
         named = f"{self.axis}@" if self.axis else ""
-        return f"{named}{self.low}-{self.high}" if self.dynamic else str(self.low)
+        seen = f"~{self.example}" if self.example else ""
+        return f"{named}{self.low}-{self.high}{seen}" if self.dynamic else str(self.low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +109,12 @@ def check_axes(shapes: Sequence[InputShape]) -> None:
 def _dim(text: str, match: re.Match[str]) -> Dim:
     low = int(match.group(2))
     high = int(match.group(3) or low)
-    dim = Dim(low, high, match.group(1) or "" if high != low else "")
+    example = int(match.group(4) or 0) if high != low else 0
+    dim = Dim(low, high, match.group(1) or "" if high != low else "", example)
     if not 1 <= dim.low <= dim.high <= LARGEST:
         raise _malformed(text, f"the size {dim} is 0, too large, or ends before it starts")
+    if example and not low <= example <= high:
+        raise _malformed(text, f"the example {example} is outside of {low} to {high}")
     return dim
 
 

@@ -104,6 +104,12 @@ def _module_eager() -> Callable[[Boot], Forward]:
     return load_module_eager
 
 
+def _module_stock() -> Callable[[Boot], Forward]:
+    from vcc.engine.runtime.module_loader import load_module_stock
+
+    return load_module_stock
+
+
 def _module_player() -> Callable[[Boot], Forward]:
     from vcc.engine.runtime.recorded_module import load_module_recorded
 
@@ -121,6 +127,7 @@ LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Runner]]] = {
 MODULE_LOADERS: Mapping[Loader, Callable[[], Callable[[Boot], Forward]]] = {
     Loader.TORCH: _module_pieces,
     Loader.EAGER: _module_eager,
+    Loader.IN_PROCESS: _module_stock,
     Loader.PLAYER: _module_player,
 }
 

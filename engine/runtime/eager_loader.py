@@ -9,7 +9,7 @@ import torch
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine.config.custom_ops import decided
-from vcc.engine.config.modes import Backend, GraphMode, Platform
+from vcc.engine.config.modes import GraphMode, Platform
 from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, Value
 from vcc.engine.graphs.segments import EagerSegments
@@ -19,6 +19,7 @@ from vcc.engine.ops.choice import OpChoice, choice_of
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
 from vcc.engine.runtime.step import ModelRunner
+from vcc.engine.runtime.stock import stock_compiled
 from vcc.engine.runtime.torch_loader import load_operators, parameters
 
 STEP = "vcc::eager_step"
@@ -44,17 +45,7 @@ def load_stock(boot: Boot) -> ModelRunner:
     """A runner that calls `torch.compile` of the decoder; it compiles at the first step."""
     boot.events.note("stock torch.compile compiles in this process, nothing of it is stored")
     boot.counters.add("compiles")
-    config = boot.settings.compilation
-    backend = (config.backend or Backend.INDUCTOR).value
-    options: dict[str, Any] = dict(config.inductor_config or ()) if backend == "inductor" else {}
-    if config.use_inductor_graph_partition:
-        options["graph_partition"] = True
-    return _load(
-        boot,
-        lambda module: torch.compile(
-            module, dynamic=True, backend=backend, options=options or None
-        ),
-    )
+    return _load(boot, lambda module: stock_compiled(module, boot.settings.compilation))
 
 
 def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:

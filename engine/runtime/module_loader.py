@@ -18,6 +18,7 @@ from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner, RangedForward, RangeRunner
 from vcc.engine.runtime.memory import Room, StepMemory
 from vcc.engine.runtime.settings import Boot
+from vcc.engine.runtime.stock import stock_compiled
 from vcc.engine.runtime.torch_loader import constants_of_artifact, open_program
 from vcc.engine.runtime.turn import Turn
 
@@ -50,6 +51,14 @@ def load_module_eager(boot: Boot) -> Forward:
     """The module itself; its outputs are fresh tensors."""
     with boot.ledger.phase("weights"):
         return forward_of(_module(boot))
+
+
+def load_module_stock(boot: Boot) -> Forward:
+    """`torch.compile` of the module; it compiles at the first call, and anew where it must."""
+    boot.events.note("stock torch.compile compiles in this process, nothing of it is stored")
+    boot.counters.add("compiles")
+    with boot.ledger.phase("weights"):
+        return forward_of(stock_compiled(_module(boot), boot.settings.compilation))
 
 
 def forward_of(module: torch.nn.Module, state: Mapping[str, torch.Tensor] | None = None) -> Forward:

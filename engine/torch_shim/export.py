@@ -56,6 +56,25 @@ def guards_behind(error: BaseException) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{guard.expr} at {guard.sloc}" for guard in guards))
 
 
+def guards_of(program: ExportedProgram) -> tuple[str, ...]:
+    """Comparisons of sizes that a finished export made, each with its line of source."""
+    values = (node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder")
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    env = next((mode.shape_env for mode in modes if mode.shape_env is not None), None)
+    guards = () if env is None else env.guards
+    return tuple(dict.fromkeys(f"{guard.expr} at {guard.sloc}" for guard in guards))
+
+
+def input_size(program: ExportedProgram, name: str, dim: int) -> str | None:
+    """The symbol that stands for a dimension of an input; None where the trace fixed it."""
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and node.name == name:
+            size = node.meta["val"].shape[dim]
+            known = isinstance(size, torch.SymInt) and size.node.expr.is_Symbol
+            return str(size.node.expr) if known else None
+    return None
+
+
 def placeholders_of(program: ExportedProgram) -> tuple[Placeholder, ...]:
     """Name, role and target of each placeholder, in graph order."""
     return tuple(

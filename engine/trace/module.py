@@ -13,9 +13,19 @@ from vcc.engine.trace.trace import Axis, TraceRequest
 
 
 def module_trace(
-    module: torch.nn.Module, shapes: tuple[InputShape, ...], dtype: torch.dtype
+    module: torch.nn.Module,
+    shapes: tuple[InputShape, ...],
+    dtype: torch.dtype,
+    *,
+    once: bool = False,
 ) -> TraceRequest:
     """What to trace for a module: every dimension of a declared input, fixed or a range.
+
+    Args:
+        module: of a factory.
+        shapes: of its inputs.
+        dtype: of its floats.
+        once: branches on sizes go the way of the examples, for every size.
 
     Raises:
         ModelError: no input shape is declared.
@@ -30,7 +40,7 @@ def module_trace(
     axes, dynamic = _axes(shapes)
     arguments = {s.name: _example(s, dtype) for s in shapes}
     constants = dict(module.named_buffers())
-    return TraceRequest(module, arguments, dynamic, axes, constants)
+    return TraceRequest(module, arguments, dynamic, axes, constants, once=once)
 
 
 def _axes(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:
@@ -50,4 +60,6 @@ def _example(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _hint(dim: Dim) -> int:
+    if dim.example:
+        return dim.example
     return min(dim.high, max(dim.low, 4)) if dim.dynamic else dim.low

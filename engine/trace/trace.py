@@ -40,6 +40,8 @@ class TraceRequest:
         axes: the declared ranges.
         constants: real data of buffers that the module computes.
         mode: the fake mode of the examples; None when module and examples are real.
+        once: comparisons of sizes go the way of the examples, and what they found out about sizes
+            is dropped: the graph stands for every declared size.
     """
 
     module: torch.nn.Module
@@ -48,6 +50,7 @@ class TraceRequest:
     axes: tuple[Axis, ...]
     constants: Mapping[str, torch.Tensor]
     mode: Any = None
+    once: bool = False
 
 
 def trace(request: TraceRequest) -> Traced:
@@ -59,7 +62,10 @@ def trace(request: TraceRequest) -> Traced:
             reads what it writes.
     """
     request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
-    dims = {axis.name: Dim(axis.name, min=axis.low, max=axis.high) for axis in request.axes}
+    dims: dict[str, Any] = {
+        axis.name: Dim.AUTO if request.once else Dim(axis.name, min=axis.low, max=axis.high)
+        for axis in request.axes
+    }
     try:
         with refused_assignments(request.module):
             program = shim.export_step(
@@ -69,7 +75,7 @@ def trace(request: TraceRequest) -> Traced:
         raise
     except Exception as error:
         raise _cannot_trace(error, request.axes) from error
-    ranges = _verify_ranges(program, request)
+    ranges = _ranges_once(program, request) if request.once else _verify_ranges(program, request)
     placeholders = shim.placeholders_of(program)
     graph = shim.graph_before_decomposition(program)
     refuse_overlaps(graph.graph)
@@ -78,6 +84,7 @@ def trace(request: TraceRequest) -> Traced:
         placeholders=placeholders,
         ranges=ranges,
         constants=_constants(placeholders, shim.lifted_constants(program), request),
+        notes=_decided(program) if request.once else (),
     )
 
 
@@ -122,18 +129,61 @@ def _narrowed(axes: Sequence[Axis], found: str, lines: Sequence[str] = ()) -> Co
     )
 
 
+def _data_dependent(maker: str) -> CompileError:
+    return CompileError(
+        "a size or a number in the model depends on data",
+        f"{maker}, for which no buffer can be declared",
+        "compute with masks instead, or run eagerly with --compile none",
+    )
+
+
 def _verify_ranges(program: Any, request: TraceRequest) -> dict[str, tuple[int, int]]:
     if maker := shim.data_dependent(program):
-        raise CompileError(
-            "a size or a number in the model depends on data",
-            f"{maker}, for which no buffer can be declared",
-            "compute with masks instead, or run eagerly with --compile none",
-        )
+        raise _data_dependent(maker)
     found = {str(symbol): (int(r.lower), int(r.upper)) for symbol, r in _root_ranges(program)}
     declared = sorted((axis.low, axis.high) for axis in request.axes)
     if sorted(found.values()) != declared:
         raise _narrowed(request.axes, str(sorted(found.values())))
     return found
+
+
+def _ranges_once(program: Any, request: TraceRequest) -> dict[str, tuple[int, int]]:
+    """The declared ranges, by the symbols that the trace gave to them.
+
+    Raises:
+        CompileError: a comparison made a number of a size, or one size of two.
+    """
+    if maker := shim.data_dependent(program):
+        raise _data_dependent(maker)
+    found: dict[str, tuple[int, int]] = {}
+    for axis in request.axes:
+        symbols = {shim.input_size(program, *place) for place in _places(request, axis.name)}
+        (symbol, *more) = sorted(symbols, key=str)
+        if symbol is None or more or symbol in found:
+            raise CompileError(
+                f"tracing fixed the size {axis.name}",
+                "; ".join(_decided(program)) or "a branch in the model holds for one size only",
+                "compare it with < or >, or declare the size as a number",
+            )
+        found[symbol] = (axis.low, axis.high)
+    return found
+
+
+def _places(request: TraceRequest, axis: str) -> list[tuple[str, int]]:
+    """The dimensions that are declared to be of an axis."""
+    return [
+        (name, dim)
+        for name, dims in request.dynamic.items()
+        for dim, one in dims.items()
+        if one == axis
+    ]
+
+
+def _decided(program: Any) -> tuple[str, ...]:
+    return tuple(
+        f"traced once: {guard} holds for the example, and is taken to hold for every size"
+        for guard in shim.guards_of(program)
+    )
 
 
 def _root_ranges(program: Any) -> list[tuple[Any, Any]]:

@@ -29,9 +29,16 @@ def test_fixed_and_ranged_dimensions() -> None:
     assert [dim.dynamic for dim in shape.dims] == [True, False]
 
 
+def test_a_range_may_say_which_size_a_trace_sees() -> None:
+    shape = InputShape.parse("x=T@1-64~12x8")
+    assert shape.dims[0] == Dim(1, 64, "T", 12)
+    assert str(shape) == "x=T@1-64~12x8"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        *("x=1-8~", "x=1-8~9", "x=2-8~1", "x=8~4", "x=~4"),
         *("", "x", "x=", "=8", "x=8x", "x=x8", "x=8xx8", "x=0", "x=0-8", "x=8-4", "x=8x0"),
         *("x=-8", "x=8-", "x=1-2-3", "x=8:float31", "x=8:", "1x=8", "x=99999999999", "x=8 "),
     ],

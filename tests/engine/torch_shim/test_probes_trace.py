@@ -50,6 +50,27 @@ def test_export_guards_behind() -> None:
     assert export.guards_behind(ValueError()) == ()
 
 
+def test_export_guards_of() -> None:
+    """A finished export still has its guards, with lines, in the environment of its inputs."""
+
+    def branch(m: Any, x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] >= 3 else x
+
+    shapes = {"x": {0: Dim.AUTO}}
+    program = export.export_step(module_of(branch), {"x": rows()}, shapes, None)
+    (said,) = export.guards_of(program)
+    assert ">= 3 at " in said
+    assert "test_probes_trace.py" in said
+    assert export.guards_of(exported(lambda m, x: x * 2)) == ()
+
+
+def test_export_input_size() -> None:
+    program = exported(lambda m, x: x * 2)
+    assert export.input_size(program, "x", 0) in map(str, program.range_constraints)
+    assert export.input_size(program, "x", 1) is None
+    assert export.input_size(program, "y", 0) is None
+
+
 def test_export_placeholders_of() -> None:
     weight = torch.nn.Parameter(torch.zeros(4, 4), False)
     program = exported(lambda m, x: x @ m.weight + m.table, weight=weight, table=torch.ones(4))
