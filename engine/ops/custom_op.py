@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vcc.cache.errors import UsageError
 from vcc.engine.ops.backends import BACKENDS, NATIVE
 from vcc.engine.ops.choice import OpChoice, Subject, choose
-from vcc.engine.ops.surfaces.call import laid_out, package_ops
+from vcc.engine.ops.surfaces.call import laid_out, surface_ops
 from vcc.engine.ops.surfaces.row import Row, Strides
 
 _STRICTEST = (Strides.CONTIGUOUS, Strides.ROWS, Strides.ANY)
@@ -152,11 +152,11 @@ class CustomOp(nn.Module):
 
     def forward_triton(self, *args: Any) -> Any:
         """The Triton kernels, each one launch of the piece it is traced into."""
-        return self.forward_kernel(_triton(), *args)
+        return self.forward_kernel(surface_ops("triton"), *args)
 
     def forward_hip(self, *args: Any) -> Any:
         """AITER's kernels; `forward_rocm` is another name."""
-        return self.forward_kernel(package_ops("hip"), *args)
+        return self.forward_kernel(surface_ops("hip"), *args)
 
     def forward_rocm(self, *args: Any) -> Any:
         """`forward_hip` under the platform's name."""
@@ -164,7 +164,7 @@ class CustomOp(nn.Module):
 
     def forward_xpu(self, *args: Any) -> Any:
         """The kernels of vllm-xpu-kernels."""
-        return self.forward_kernel(package_ops("xpu"), *args)
+        return self.forward_kernel(surface_ops("xpu"), *args)
 
     def forward_oot(self, *args: Any) -> Any:
         """An out-of-tree class's own forward."""
@@ -229,10 +229,3 @@ def _dtypes(rows: Sequence[Row]) -> frozenset[torch.dtype]:
 
 def _word(dtype: torch.dtype | None) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _triton() -> Any:
-    """The kernels of `engine.ops.triton`: Triton is imported by a build that uses them only."""
-    from vcc.engine.ops.triton import wrapped
-
-    return wrapped

@@ -24,6 +24,7 @@ CUSTOM_OPS: Mapping[str, CustomOpName] = {
     "rms_norm": CustomOpName("RMSNorm", ("rms_norm", "fused_add_rms_norm")),
     "rotary_embedding": CustomOpName("RotaryEmbedding", ("rotary_embedding",)),
     "silu_and_mul": CustomOpName("SiluAndMul", ("silu_and_mul",)),
+    "topk_softmax": CustomOpName("TopkSoftmax", ("topk_softmax",)),
 }
 """Custom op -> its layer; in order of name."""
 

@@ -13,6 +13,7 @@ import pytest
 
 AITER = """
 import torch
+from vcc.engine.ops import native_experts as experts
 from vcc.engine.ops import native_torch as plain
 
 calls = []
@@ -49,6 +50,13 @@ def gelu_tanh_and_mul(out, input):
     _dense(out, input)
     gate, up = input.float().chunk(2, -1)
     out.copy_(torch.nn.functional.gelu(gate, approximate="tanh") * up)
+
+
+def topk_softmax(topk_weights, topk_indices, token_expert_indices, gating_output, need_renorm):
+    calls.append("topk_softmax")
+    _dense(topk_weights, topk_indices, token_expert_indices, gating_output)
+    weights, ids = experts.topk_softmax(gating_output, topk_weights.shape[-1], need_renorm)
+    topk_weights.copy_(weights), topk_indices.copy_(ids), token_expert_indices.zero_()
 
 
 def rope_cached_2c_fwd_impl(
@@ -132,6 +140,28 @@ def apply_rotary_emb(output, input, cos, sin, is_neox):
 library.impl("apply_rotary_emb", apply_rotary_emb, "CPU")
 """
 
+XPU_EXPERTS = """
+import torch
+from vcc.engine.ops import native_experts as experts
+from vllm_xpu_kernels._C import calls
+
+library = torch.library.Library("_moe_C", "DEF")
+library.define(
+    "topk_softmax(Tensor! topk_weights, Tensor! topk_indices, Tensor! token_expert_indices, "
+    "Tensor gating_output, bool renormalize, Tensor? bias, Tensor? is_padding) -> ()"
+)
+
+
+def topk_softmax(values, indices, rows, logits, renormalize, bias, is_padding):
+    calls.append("topk_softmax")
+    assert bias is None and is_padding is None
+    weights, ids = experts.topk_softmax(logits, values.shape[-1], renormalize)
+    values.copy_(weights), indices.copy_(ids), rows.zero_()
+
+
+library.impl("topk_softmax", topk_softmax, "CPU")
+"""
+
 PACKAGES = {
     "hip": ("amd_aiter", {"aiter/__init__.py": AITER}),
     "xpu": (
@@ -139,6 +169,7 @@ PACKAGES = {
         {
             "vllm_xpu_kernels/__init__.py": "",
             "vllm_xpu_kernels/_C.py": XPU,
+            "vllm_xpu_kernels/_moe_C.py": XPU_EXPERTS,
             "vllm_xpu_kernels/_xpu_C.py": XPU_ROTARY,
         },
     ),

@@ -6,13 +6,32 @@ activations read contiguous rows of 16-bit values.
 
 from __future__ import annotations
 
-from vcc.engine.ops.surfaces.row import Arg, Const, Limit, Out, Row, Strides, View, table
+from vcc.engine.ops.surfaces.row import (
+    Arg,
+    Const,
+    Limit,
+    Out,
+    Row,
+    Scratch,
+    Sizes,
+    Strides,
+    View,
+    table,
+)
 
 MINIMUM = "0.1.7"
 ARCHS = ("gfx90a", "gfx942", "gfx950")
 HALVES = ("bfloat16", "float16")
 NEOX = Const(0)
 PLAIN_WEIGHT = (Limit("weight_offset", equals=0),)
+
+
+def router_scratch(sizes: Sizes) -> int:
+    """Bytes that its router allocates, where `experts` is no power of two up to 256."""
+    experts = sizes["experts"]
+    small = experts & (experts - 1) == 0 and experts <= 256
+    return 0 if small else 4 * sizes["tokens"] * experts
+
 
 ROWS = table(
     Row(
@@ -60,6 +79,23 @@ ROWS = table(
         limits=(Limit("tanh", equals=1),),
         archs=ARCHS,
         minimum=MINIMUM,
+    ),
+    Row(
+        "topk_softmax",
+        "aiter:topk_softmax",
+        {
+            "topk_weights": Out(0),
+            "topk_indices": Out(1),
+            "token_expert_indices": Scratch(1),
+            "gating_output": Arg("logits"),
+            "need_renorm": Arg("renormalise"),
+        },
+        implied=("top_k",),
+        dtypes=("float32", *HALVES),
+        strides=Strides.CONTIGUOUS,
+        archs=ARCHS,
+        minimum=MINIMUM,
+        workspace=router_scratch,
     ),
     Row(
         "rotary_embedding",

@@ -11,7 +11,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vcc.engine.ops.surfaces.row import Arg, Const, InOut, Out, Row, Value, View
+from vcc.engine.ops.surfaces.row import (
+    Arg,
+    Const,
+    InOut,
+    Out,
+    Row,
+    Scratch,
+    Value,
+    View,
+)
 
 _PARAMETER = re.compile(
     r"(?P<type>[\w.]+(?:\([a-z]!?\)|!)?\??)\s+(?P<name>\w+)(?:=(?P<default>.+))?"
@@ -131,7 +140,7 @@ def _wrong_kind(parameter: Parameter, value: Value, ours: Mapping[str, Parameter
     given = _kind(value, ours)
     if parameter.kind and given and parameter.kind != given:
         return f"as {parameter.kind}, it is given a {given}"
-    writes = isinstance(value, Out | InOut)
+    writes = isinstance(value, Out | InOut | Scratch)
     if parameter.written is not None and parameter.written != writes:
         return "to write into" if parameter.written else "to read only"
     return ""
@@ -144,7 +153,7 @@ def _kind(value: Value, ours: Mapping[str, Parameter]) -> str:
 
 
 def _used(row: Row) -> set[str]:
-    used = {limit.fact for limit in row.limits if limit.equals is not None}
+    used = {limit.fact for limit in row.limits if limit.equals is not None} | set(row.implied)
     for value in (one for call in row.calls for one in call.values()):
         if isinstance(value, Arg | InOut):
             used.add(value.name)

@@ -14,17 +14,26 @@ from vcc.cache.errors import DeviceError
 from vcc.engine.ops.backends import BACKENDS, Package
 from vcc.engine.ops.schemas import OPS, OpSchema
 from vcc.engine.ops.surfaces import bind
-from vcc.engine.ops.surfaces.row import Const, InOut, Out, Row, Strides, Value, View
+from vcc.engine.ops.surfaces.row import (
+    Const,
+    InOut,
+    Out,
+    Row,
+    Scratch,
+    Strides,
+    Value,
+    View,
+)
 
 Given = Mapping[str, Any]
 """Arguments of our operator by name."""
 
 
-class PackageOps:
-    """The operators of `torch.ops.vcc` as a back end's package has them.
+class SurfaceOps:
+    """The operators of `torch.ops.vcc` as a back end has them: its rows, imported when called.
 
     Args:
-        backend: name of a back end with a package.
+        backend: name of a back end whose rows name importable symbols.
     """
 
     def __init__(self, backend: str) -> None:
@@ -32,18 +41,21 @@ class PackageOps:
         self._rows, self._package = found.surface, found.package
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("_") or op not in self._rows:
+            raise AttributeError(op)
         row, package = self._rows[op], self._package
         if package is None:
-            raise AttributeError(op)
-        call = partial(run, row, _symbol(row.symbol, package), _schema(op))
+            call: Callable[..., Any] = _imported(row.symbol)
+        else:
+            call = partial(run, row, _symbol(row.symbol, package), _schema(op))
         setattr(self, op, call)  # found once, then an attribute like any other
         return call
 
 
 @cache
-def package_ops(backend: str) -> PackageOps:
-    """The operators of a back end's package; nothing is imported before one is called."""
-    return PackageOps(backend)
+def surface_ops(backend: str) -> SurfaceOps:
+    """The operators of a back end; nothing is imported before one is called."""
+    return SurfaceOps(backend)
 
 
 def run(row: Row, symbol: Callable[..., Any], op: OpSchema, *arguments: Any) -> Any:
@@ -76,6 +88,8 @@ def _value(value: Value, row: Row, given: Given, fresh: list[Tensor]) -> Any:
         return value.value
     if isinstance(value, InOut):
         return fresh[value.index]
+    if isinstance(value, Scratch):
+        return torch.empty_like(fresh[value.index])
     if isinstance(value, Out):
         return _seen(fresh[value.index], value.view, given)
     found = given[value.name]
@@ -124,12 +138,16 @@ def _symbol(text: str, package: Package) -> Callable[..., Any]:
             namespace, _, name = text.partition("::")
             found: Callable[..., Any] = getattr(getattr(torch.ops, namespace), name)
             return found
-        name, _, attribute = text.partition(":")
-        made: Callable[..., Any] = getattr(importlib.import_module(name), attribute)
-        return made
+        return _imported(text)
     except (ImportError, OSError, AttributeError) as error:
         raise DeviceError(
             f"{package.distribution} does not give {text}",
             f"{type(error).__name__}: {error}",
             f"install a version from {package.minimum} on, or switch the custom op off",
         ) from error
+
+
+def _imported(text: str) -> Callable[..., Any]:
+    name, _, attribute = text.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(name), attribute)
+    return found

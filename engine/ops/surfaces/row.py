@@ -71,13 +71,24 @@ class InOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Scratch:
+    """A fresh tensor that is written and then forgotten.
+
+    Args:
+        index: the result of ours whose shape and element type it has.
+    """
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
 class Const:
     """A fixed value."""
 
     value: bool | int | float | str | None
 
 
-Value = Arg | Out | InOut | Const
+Value = Arg | Out | InOut | Scratch | Const
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,7 @@ class Row:
         symbol: `module:name` of a function, or `namespace::name` of a torch operator.
         arguments: the symbol's argument names to what each is given; none where they are ours.
         again: arguments of further calls of the symbol, where one call gives one result.
+        implied: arguments of ours that the shapes of results tell.
         dtypes: element types of the operator's activations.
         strides: layouts that the kernel takes.
         limits: numbers of the layer that it takes.
@@ -133,6 +145,7 @@ class Row:
     symbol: str
     arguments: Mapping[str, Value] = field(default_factory=dict)
     again: tuple[Mapping[str, Value], ...] = ()
+    implied: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     strides: Strides = Strides.ROWS
     limits: tuple[Limit, ...] = ()

@@ -16,6 +16,7 @@ from vcc.engine.ops.surfaces.row import (
     Limit,
     Out,
     Row,
+    Scratch,
     Strides,
     Value,
     View,
@@ -26,7 +27,7 @@ MINIMUM = "0.1.12"
 FLOATS = ("float32", "bfloat16", "float16")
 PLAIN_WEIGHT = (Limit("weight_offset", equals=0),)
 
-MODULES = ("vllm_xpu_kernels._C", "vllm_xpu_kernels._xpu_C")
+MODULES = ("vllm_xpu_kernels._C", "vllm_xpu_kernels._moe_C", "vllm_xpu_kernels._xpu_C")
 """What is imported before the operators are there."""
 
 
@@ -79,6 +80,23 @@ ROWS = table(
         dtypes=FLOATS,
         strides=Strides.CONTIGUOUS,
         limits=(Limit("tanh", equals=1),),
+        minimum=MINIMUM,
+    ),
+    Row(
+        "topk_softmax",
+        "_moe_C::topk_softmax",
+        {
+            "topk_weights": Out(0),
+            "topk_indices": Out(1),
+            "token_expert_indices": Scratch(1),
+            "gating_output": Arg("logits"),
+            "renormalize": Arg("renormalise"),
+            "bias": Const(None),
+            "is_padding": Const(None),
+        },
+        implied=("top_k",),
+        dtypes=("float32",),
+        strides=Strides.CONTIGUOUS,
         minimum=MINIMUM,
     ),
     Row(

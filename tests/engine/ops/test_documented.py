@@ -31,7 +31,9 @@ def block(name: str, language: str) -> str:
 
 
 def test_the_tables_are_those_of_the_code() -> None:
-    assert rewritten(TEXT) == TEXT, "PYTHONPATH=tests python -m support.op_reference makes them anew"
+    assert rewritten(TEXT) == TEXT, (
+        "PYTHONPATH=tests python -m support.op_reference makes them anew"
+    )
 
 
 def test_kernel_surface_operator_and_layer_are_short() -> None:

@@ -17,6 +17,7 @@ from vcc.engine.ops.layers import (
     RMSNorm,
     RotaryEmbedding,
     SiluAndMul,
+    TopkSoftmax,
 )
 
 ALL = OpChoice(frozenset({"rms_norm", "silu_and_mul", "gelu_tanh_and_mul", "rotary_embedding"}))
@@ -73,6 +74,16 @@ def test_other_forwards_agree(ops: Any, dtype: torch.dtype) -> None:
         RotaryEmbedding(16)(*arguments), RotaryEmbedding(16, choice=ALL)(*arguments), strict=True
     ):
         _agree(a, b, dtype)
+
+
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_router_forwards_agree(ops: Any, renormalise: bool) -> None:
+    logits, on = torch.randn(9, 12), OpChoice(frozenset({"topk_softmax"}))
+    native, kernel = TopkSoftmax(4, renormalise), TopkSoftmax(4, renormalise, choice=on)
+    assert (native.method, kernel.method) == ("forward_native", "forward_cpu")
+    (a, first), (b, second) = native(logits), kernel(logits)
+    _agree(a, b, torch.float32)
+    assert torch.equal(first, second)
 
 
 def _agree(a: Tensor, b: Tensor, dtype: torch.dtype) -> None:

@@ -16,9 +16,15 @@ from vcc.cache.errors import DeviceError
 from vcc.engine.ops import native_torch
 from vcc.engine.ops.capabilities import available
 from vcc.engine.ops.choice import OpChoice
-from vcc.engine.ops.layers import GeluTanhAndMul, RMSNorm, RotaryEmbedding, SiluAndMul
+from vcc.engine.ops.layers import (
+    GeluTanhAndMul,
+    RMSNorm,
+    RotaryEmbedding,
+    SiluAndMul,
+    TopkSoftmax,
+)
 from vcc.engine.ops.names import KNOWN_OPS
-from vcc.engine.ops.surfaces.call import package_ops
+from vcc.engine.ops.surfaces.call import surface_ops
 
 PLATFORMS = {"hip": "rocm", "xpu": "xpu"}
 VERSIONS = {"hip": "0.1.9", "xpu": "0.1.12.1"}
@@ -34,9 +40,9 @@ def package(
 ) -> Iterator[str]:
     """A stand-in package on `sys.path`; its back end."""
     kernel_packages.install(tmp_path, request.param, VERSIONS[request.param], monkeypatch)
-    package_ops.cache_clear()
+    surface_ops.cache_clear()
     yield request.param
-    package_ops.cache_clear()
+    surface_ops.cache_clear()
     for name in [m for m in sys.modules if m.startswith(("aiter", "vllm_xpu_kernels"))]:
         if hasattr(sys.modules[name], "library"):
             sys.modules[name].library._destroy()
@@ -97,6 +103,16 @@ def test_rotations_go_to_the_package_and_equal_plain_torch(package: str, half: i
     assert len(calls(package)) == {"hip": 1, "xpu": 2}[package]
 
 
+@pytest.mark.parametrize("renormalise", [True, False])
+def test_routers_go_to_the_package_and_equal_plain_torch(package: str, renormalise: bool) -> None:
+    layer = TopkSoftmax(3, renormalise, choice=choice(package))
+    logits = torch.randn(12, 5).T
+    want = TopkSoftmax(3, renormalise)(logits)
+    for got, reference in zip(layer(logits), want, strict=True):
+        assert torch.equal(got, reference)
+    assert calls(package) == ["topk_softmax"]
+
+
 def test_f8_arguments_that_the_package_refuses_run_in_plain_torch(package: str) -> None:
     """F8: the preferred back end refuses, the native body runs, the result is eager's."""
     layer = RMSNorm(32, choice=choice(package)).double()
@@ -125,10 +141,10 @@ def test_a_package_without_the_symbol_is_an_error_that_names_both(
 ) -> None:
     monkeypatch.setitem(kernel_packages.PACKAGES, "hip", ("amd_aiter", {"aiter/__init__.py": ""}))
     kernel_packages.install(tmp_path, "hip", "0.1.9", monkeypatch)
-    package_ops.cache_clear()
+    surface_ops.cache_clear()
     layer: Any = RMSNorm(16, choice=choice("hip"))
     with pytest.raises(DeviceError, match="amd-aiter does not give aiter:rms_norm_cu") as caught:
         layer.bfloat16()(torch.randn(2, 16).bfloat16())
     assert "0.1.7" in caught.value.hint
     sys.modules.pop("aiter", None)
-    package_ops.cache_clear()
+    surface_ops.cache_clear()
