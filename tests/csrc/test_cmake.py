@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +18,9 @@ import pytest
 CSRC = Path(__file__).parents[2] / "csrc"
 RELEASE = ".".join(metadata.version("torch").split(".")[:2])
 LIBRARIES = ["libvcc_abi.so", f"libvcc_guard-{RELEASE}.so", "libvcc_ops.so"]
+WITHOUT_KERNELS = "-DVCC_KERNELS=OFF"
+"""The CUDA kernels have tests of their own: tests/csrc/kernels."""
+
 X86 = platform.machine() in ("x86_64", "AMD64")
 
 
@@ -41,19 +45,32 @@ def _run(*command: str, env: Mapping[str, str] | None = None) -> str:
     return done.stdout + done.stderr
 
 
-def _build(source: Path, build: Path, *options: str, env: Mapping[str, str] | None = None) -> str:
-    """Configure, build and install into build/out; returns what configure said."""
+def _configure(
+    source: Path, build: Path, *options: str, env: Mapping[str, str] | None = None
+) -> str:
+    """Returns what configure said."""
     generator = ("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}")
     python = f"-DPython_EXECUTABLE={sys.executable}"
-    cmake = _tool("cmake")
-    said = _run(cmake, "-S", str(source), "-B", str(build), *generator, python, *options, env=env)
-    _run(cmake, "--build", str(build))
-    _run(cmake, "--install", str(build), "--prefix", str(build / "out"))
+    place = ("-S", str(source), "-B", str(build))
+    return _run(_tool("cmake"), *place, *generator, python, *options, env=env)
+
+
+def _build(
+    source: Path,
+    build: Path,
+    *options: str,
+    out: str = "out",
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """Configure, build and install into build/out; returns what configure said."""
+    said = _configure(source, build, *options, env=env)
+    _run(_tool("cmake"), "--build", str(build))
+    _run(_tool("cmake"), "--install", str(build), "--prefix", str(build / out))
     return said
 
 
-def _installed(build: Path) -> list[str]:
-    return sorted(path.name for path in (build / "out").rglob("*.so"))
+def _installed(build: Path, out: str = "out") -> list[str]:
+    return sorted(path.name for path in (build / out).rglob("*.so"))
 
 
 def _declared_functions() -> set[str]:
@@ -67,13 +84,32 @@ def _needs_compiler() -> None:
         pytest.skip("no C++ compiler")
 
 
+WERROR = "-DCMAKE_CXX_FLAGS=-Werror"
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A build without torch: where, what configure said, what was installed."""
+
+    build: Path
+    said: str
+    installed: list[str]
+
+
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One full build, shared: it takes 10 s of a core."""
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Plain:
+    """The first half of the full build, so that nothing is compiled twice for these tests."""
     _needs_compiler()
     build = tmp_path_factory.mktemp("built") / "build"
-    _build(CSRC, build, "-DCMAKE_CXX_FLAGS=-Werror")
-    return build
+    said = _build(CSRC, build, WERROR, "-DVCC_TORCH_DIR=/nonexistent", out="plain")
+    return Plain(build, said, _installed(build, "plain"))
+
+
+@pytest.fixture(scope="module")
+def built(plain: Plain) -> Path:
+    """One full build, shared: it takes 100 s of a core."""
+    _build(CSRC, plain.build, WERROR, "-UVCC_TORCH_DIR")
+    return plain.build
 
 
 def test_without_a_compiler_the_install_works_and_says_once_what_is_missing(tmp_path: Path) -> None:
@@ -83,11 +119,9 @@ def test_without_a_compiler_the_install_works_and_says_once_what_is_missing(tmp_
     assert _installed(tmp_path) == []
 
 
-def test_without_torch_only_the_plain_library_is_built(tmp_path: Path) -> None:
-    _needs_compiler()
-    said = _build(CSRC, tmp_path, "-DVCC_TORCH_DIR=/nonexistent")
-    assert said.count("no torch headers seen by") == 1
-    assert _installed(tmp_path) == ["libvcc_abi.so"]
+def test_without_torch_only_the_plain_library_is_built(plain: Plain) -> None:
+    assert plain.said.count("no torch headers seen by") == 1
+    assert plain.installed == ["libvcc_abi.so"]
 
 
 STATIC_ONLY = """#!/bin/sh
@@ -102,10 +136,7 @@ def test_a_toolchain_with_a_static_cxx_library_only_is_given_the_shared_one(tmp_
     compiler = tmp_path / "static-c++"
     compiler.write_text(STATIC_ONLY)
     compiler.chmod(0o755)
-    generator = ("-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}")
-    python = f"-DPython_EXECUTABLE={sys.executable}"
-    place = ("-S", str(CSRC), "-B", str(tmp_path / "b"))
-    _run(_tool("cmake"), *place, *generator, python, env={"CXX": str(compiler)})
+    _configure(CSRC, tmp_path / "b", env={"CXX": str(compiler)})
     rules = (tmp_path / "b" / "build.ninja").read_text()
     (link,) = re.findall(r"build libvcc_ops\.so:.*?\n\n", rules, re.DOTALL)
     assert "libstdc++.so.6" in link
@@ -168,10 +199,44 @@ def test_wide_registers_stay_inside_the_variants_that_may_use_them(built: Path) 
     assert not {user for user in wide["ymm"] if "v4::" not in user and "v3::" not in user}
 
 
+def test_no_library_holds_the_name_of_a_folder(built: Path) -> None:
+    """What a compiler may write into its output: of sources, of the build, of torch."""
+    torch = Path(str(metadata.distribution("torch").locate_file("torch")))
+    for name in LIBRARIES:
+        data = (built / name).read_bytes()
+        for folder in (CSRC, built, torch):
+            assert os.fsencode(folder) not in data, (name, folder)
+
+
+def test_files_of_every_target_are_the_same_in_another_folder(built: Path, tmp_path: Path) -> None:
+    """One of each, as flags are by target; all of them in the long form."""
+    copy, other = tmp_path / "elsewhere" / "csrc", tmp_path / "other build"
+    shutil.copytree(CSRC, copy)
+    _configure(copy, other, WERROR)
+    names = _one_object_of_each_target(built)
+    assert len(names) >= (6 if X86 else 4)
+    _run(_tool("ninja"), "-C", str(other), *names)
+    for name in names:
+        assert (built / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def _one_object_of_each_target(build: Path) -> list[str]:
+    """The objects of the smallest sources, which are built soonest."""
+    smallest: dict[str, Path] = {}
+    for path in sorted((build / "CMakeFiles").glob("*.dir/**/*.o"), key=_size):
+        smallest.setdefault(path.relative_to(build).parts[1], path)
+    return [str(path.relative_to(build)) for path in smallest.values()]
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+@pytest.mark.slow
 def test_a_build_in_another_folder_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "csrc"
     shutil.copytree(CSRC, copy)
-    _build(copy, tmp_path / "other build", "-DCMAKE_CXX_FLAGS=-Werror")
+    _build(copy, tmp_path / "other build", WERROR)
     for name in LIBRARIES:
         assert (built / name).read_bytes() == (tmp_path / "other build" / name).read_bytes()
 
