@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from torch.fx import Node
+
 from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.config.types import CompilationConfig, PassConfig
 from vcc.engine.passes.act_mul import FUSE_ACT_MUL
@@ -19,6 +21,7 @@ from vcc.engine.passes.clones import ELIMINATE_CLONES
 from vcc.engine.passes.dead_code import ELIMINATE_DEAD_CODE
 from vcc.engine.passes.donate import DONATE_BUFFERS
 from vcc.engine.passes.in_place import RESTORE_IN_PLACE
+from vcc.engine.passes.launches import lift, lower, own_calls
 from vcc.engine.passes.memory import refresh
 from vcc.engine.passes.moe_router import FUSE_MOE_ROUTER
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
@@ -52,6 +55,9 @@ PASSES: tuple[Pass, ...] = (
     DONATE_BUFFERS,
 )
 """All passes in the order in which they run; one row a pass."""
+
+FUSING = "fusing.py"
+"""What fusions are made with, and no other pass is."""
 
 USER_PASSES_BEFORE = ELIMINATE_DEAD_CODE.name
 """Where passes of the user's run: what they leave unread goes too."""
@@ -112,6 +118,8 @@ def apply(
     """
     known = context or PassContext()
     reports = []
+    fusing = [one for one in passes if _is_fusion(one) and not _skipped(one, known)]
+    kept, lifted = own_calls(traced.graph.graph), lift(traced.graph.graph) if fusing else 0
     for one in passes:
         why = _skipped(one, known)
         if why:
@@ -121,7 +129,32 @@ def apply(
         reports.append(_report(one, outcome))
         if dumps is not None:
             dumps.graph(one.name, traced)
+    if fusing:
+        _lowered(traced, kept, known, lifted, dumps)
     return Passed(traced, tuple(reports))
+
+
+def _is_fusion(one: Pass) -> bool:
+    rule = RULES.get(one.name)
+    return rule is not None and FUSING in rule.parts
+
+
+def _lowered(
+    traced: Traced,
+    kept: frozenset[Node],
+    context: PassContext,
+    lifted: int,
+    dumps: Dumps | None,
+) -> None:
+    """Operators that fusions saw, and those they made, as launches again."""
+    before = interface_of(traced.graph)
+    if not lower(traced.graph.graph, kept, context, lifted):
+        return
+    refresh(traced.graph.graph)
+    check_graph(traced.graph, before)
+    traced.graph.recompile()
+    if dumps is not None:
+        dumps.graph("launches", traced)
 
 
 def _skipped(one: Pass, context: PassContext) -> str:

@@ -56,3 +56,23 @@ def launch_keywords(node: Node) -> Mapping[str, Any]:
         "configs": configs,
         "constants": named,
     }
+
+
+def launched_kernel(node: Node) -> str:
+    """`module:function` of the kernel that a launch is of."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    given: Any = node.kwargs
+    kernel: Any = kernel_side_table.get_kernel(given["kernel_idx"])
+    while not hasattr(kernel.fn, "__code__"):  # a tuner holds the kernel, which holds a function
+        kernel = kernel.fn
+    return f"{kernel.fn.__module__}:{kernel.fn.__name__}"
+
+
+def launch_arguments(node: Node) -> Mapping[str, Any]:
+    """The arguments of a launch by name: nodes, and its constants."""
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    given: Any = node.kwargs
+    constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
+    return {**constants, **given["kwargs"]}

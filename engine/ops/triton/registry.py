@@ -17,7 +17,9 @@ from vcc.engine.ops.triton.attention_configs import decode_config, prefill_confi
 from vcc.engine.ops.triton.decode_attention import decode_attention, reduce_attention
 from vcc.engine.ops.triton.gemm import GemmVariant, gemm_scratch, gemm_variants
 from vcc.engine.ops.triton.kv import kv_write
+from vcc.engine.ops.triton.kv_sizes import aligned_plane, plane
 from vcc.engine.ops.triton.prefill_attention import prefill_attention
+from vcc.engine.ops.triton.rope_launch import rope_kv_write
 from vcc.engine.ops.triton.sampling import sample_launches
 from vcc.engine.ops.triton.sizes import power_of_two
 from vcc.engine.ops.triton.specs import (
@@ -99,10 +101,10 @@ def _kv_write(literals: Mapping[str, Any], facts: Facts) -> Launches:
             "K_STRIDE": key.row_stride,
             "V_STRIDE": value.row_stride,
         },
-        frozenset((*names, *_aligned_plane(key.width, facts))),
+        frozenset((*names, *aligned_plane(key.width, facts))),
         num_warps=2,
     )
-    arguments = {name: name for name in names} | {"plane": _plane(key.width, facts)}
+    arguments = {name: name for name in names} | {"plane": plane(key.width, facts)}
     access = {"k": READ, "v": READ, "kv_cache": WRITE, "slot_mapping": READ}
     return Launches((OpLaunch(spec, ("T", 1, 1), arguments, access),))
 
@@ -181,9 +183,9 @@ class _Shape:
         self.group = q.width // (self.kv_heads * head_dim)
         self.dims, self.dtype = max(16, power_of_two(head_dim)), facts.dtype
         # Without this fact values are read two bytes at a time.
-        self.aligned = _aligned_plane(self.kv_heads * head_dim, facts)
+        self.aligned = aligned_plane(self.kv_heads * head_dim, facts)
         self.numbers = {
-            "plane": _plane(self.kv_heads * head_dim, facts), "tokens": "T", "seqs": "B"
+            "plane": plane(self.kv_heads * head_dim, facts), "tokens": "T", "seqs": "B"
         }  # fmt: skip
         self.constants = {
             "SCALE": float(literals["scale"]),
@@ -230,18 +232,9 @@ class _Shape:
         return POINTER_TYPES["int32" if indices else "float32" if scratch else self.dtype]
 
 
-def _plane(width: int, facts: Facts) -> Expr:
-    """Elements between the K and the V half of a cache of K blocks."""
-    return ["*", "K", facts.block_size * width]
-
-
-def _aligned_plane(width: int, facts: Facts) -> tuple[str, ...]:
-    """`plane` where it is a multiple of 16 for every number of blocks."""
-    return ("plane",) if facts.block_size * width % 16 == 0 else ()
-
-
 BUILDERS: Mapping[str, Callable[[Mapping[str, Any], Facts], Launches]] = {
     "kv_write": _kv_write,
     "paged_attention": _paged_attention,
+    "rope_kv_write": rope_kv_write,
 }
 """Operator name -> its launches."""

@@ -16,7 +16,7 @@ from vcc.engine.ops.triton.activation import silu_and_mul as silu_kernel
 from vcc.engine.ops.triton.norm import fused_add_rms_norm as add_norm_kernel
 from vcc.engine.ops.triton.norm import rms_norm as norm_kernel
 from vcc.engine.ops.triton.rotary import rotary_embedding as rotary_kernel
-from vcc.engine.ops.triton.sizes import power_of_two
+from vcc.engine.ops.triton.sizes import head_sizes, power_of_two
 
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
@@ -37,7 +37,7 @@ def rms_norm(
     x = x.contiguous()
     out, width = x.new_empty(x.shape), x.shape[-1]
     sizes = {"WIDTH": width, "LANES": power_of_two(width)}
-    through(norm_kernel)[(_rows(x),)](
+    through(norm_kernel)[(rows_of(x),)](
         x, weight, out, EPS=float(eps), OFFSET=float(weight_offset), **sizes
     )
     return out
@@ -56,7 +56,7 @@ def fused_add_rms_norm(
     x, residual = x.contiguous(), residual.contiguous()
     out, total, width = x.new_empty(x.shape), x.new_empty(x.shape), x.shape[-1]
     sizes = {"WIDTH": width, "LANES": power_of_two(width)}
-    through(add_norm_kernel)[(_rows(x),)](
+    through(add_norm_kernel)[(rows_of(x),)](
         x, residual, weight, out, total, EPS=float(eps), OFFSET=float(weight_offset), **sizes
     )
     return out, total
@@ -68,7 +68,7 @@ def silu_and_mul(x: Tensor, *, through: Through = torch.library.wrap_triton) -> 
     width = x.shape[-1] // 2
     out = x.new_empty((*x.shape[:-1], width))
     lanes = min(COLUMNS, power_of_two(width))
-    through(silu_kernel)[(_rows(x), -(-width // lanes))](x, out, WIDTH=width, LANES=lanes)
+    through(silu_kernel)[(rows_of(x), -(-width // lanes))](x, out, WIDTH=width, LANES=lanes)
     return out
 
 
@@ -83,26 +83,19 @@ def rotary_embedding(
 ) -> tuple[Tensor, Tensor]:
     """As `torch.ops.vcc.rotary_embedding`."""
     q, k, cos, sin = (tensor.contiguous() for tensor in (q, k, cos, sin))
-    q_out, k_out, half = q.new_empty(q.shape), k.new_empty(k.shape), cos.shape[-1]
-    heads, kv_heads = q.shape[-1] // head_dim, k.shape[-1] // head_dim
-    rest = head_dim - 2 * half
-    sizes = {
-        "HEADS": heads,
-        "HEAD_LANES": power_of_two(heads),
-        "KV_HEADS": kv_heads,
-        "KV_LANES": power_of_two(kv_heads),
-        "HALF": half,
-        "LANES": power_of_two(half),
-        "REST_LANES": power_of_two(rest),
-        "HEAD_DIM": head_dim,
-    }
+    q_out, k_out = q.new_empty(q.shape), k.new_empty(k.shape)
+    sizes = head_sizes(q.shape[-1], k.shape[-1], cos.shape[-1], head_dim)
     through(rotary_kernel)[(q.shape[0],)](q, k, cos, sin, q_out, k_out, **sizes)
     return q_out, k_out
 
 
-def _rows(x: Tensor) -> Any:
+def rows_of(x: Tensor) -> Any:
     """Rows of the last dimension; symbolic under a trace."""
     rows: Any = 1
     for size in x.shape[:-1]:
         rows = rows * size
     return rows
+
+
+OPERATORS = ("rms_norm", "fused_add_rms_norm", "silu_and_mul", "rotary_embedding")
+"""Operators that are functions of this module."""
