@@ -13,6 +13,8 @@ TORCH ?=
 TRITON ?=
 FUZZ ?= table
 FUZZ_SECONDS ?= 600
+NVCC ?= nvcc
+CROSS := sm_80 sm_86 sm_89 sm_90a sm_100 sm_120
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +28,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo install test lint types suite slow smoke wheel test-torch bench fuzz format clean
+.PHONY: help demo install test lint types suite slow smoke wheel test-torch bench cross fuzz format clean
 .PHONY: gpu-install gpu-bytecode gpu-test gpu-bench
 
 help:
@@ -38,6 +40,7 @@ help:
 	@echo "wheel       build/dist/vcc-*.whl"
 	@echo "test-torch  TORCH=2.14.1 [TRITON=...]: the suite on a wheel under another torch"
 	@echo "bench       the benchmarks; writes docs/benchmarks/*.json"
+	@echo "cross       NVCC=nvcc: the CUDA kernels for every architecture, into build/cross"
 	@echo "gpu-test    GPUS=2 ONLY='kernels boot': tests that need a CUDA device, a process a file"
 	@echo "gpu-bench   ONLY='weights boot': the GPU benchmarks; writes docs/benchmarks/gpu-*.json"
 	@echo "fuzz        FUZZ=table FUZZ_SECONDS=600: a fuzz target of csrc/fuzz under the sanitizers"
@@ -125,6 +128,10 @@ bench: install
 	$(BIN)/python tests/benchmarks/bench_steps.py
 	$(BIN)/python tests/benchmarks/bench_memory.py
 	$(BIN)/python tests/benchmarks/bench_store.py
+
+# Every CUDA kernel for every architecture, no warning and no spilled register; needs nvcc, no GPU.
+cross: install
+	$(BIN)/python csrc/kernels/compile.py --strict --nvcc "$(NVCC)" --out build/cross $(CROSS)
 
 # --- on a machine with a CUDA device ---------------------------------------------------------
 # No network: torch and the rest are those of $(PYTHON); what it lacks comes from wheels in .whl/.
