@@ -17,12 +17,26 @@ KEY_VARIABLES = ("CXX",)
 DROPPED = (
     *("AOTINDUCTOR_", "AOT_INDUCTOR_", "AOT_PARTITIONER_", "ATEN_CPU_CAPABILITY", "CI"),
     *("COMPILE_STROBELIGHT_", "CUTEDSL_", "CUTLASS_"),
-    *("DUMP_AOTI_MINIFIER", "ENABLE_PERSISTENT_TMA_", "ENABLE_TEMPLATE_TMA_", "ENABLE_TMA_"),
+    *("DUMP_AOTI_MINIFIER", "ENABLE_HOST_SIDE_TMA", "ENABLE_PERSISTENT_TMA_"),
+    *("ENABLE_TEMPLATE_", "ENABLE_TMA_", "FLYDSL_"),
     *("FAKE_ALLOW_META", "FX_", "INDUCTOR_", "LOG_AUTOTUNE_RESULTS", "LOG_TLPARSE"),
     *("MAST_HPC_JOB_NAME", "PARTITIONER_", "PT2_", "PYTORCH_GEN_PATTERNS", "PYTORCH_JIT"),
-    *("PYTORCH_MATCHER_", "PYTORCH_REORDER_", "PYTORCH_SINK_", "SYMPY_", "TORCHDYNAMO_"),
+    *(
+        "PYTORCH_MATCHER_",
+        "PYTORCH_REORDER_",
+        "PYTORCH_SINK_",
+        "PYTORCH_SUM_",
+        "SYMPY_",
+        "TORCHDYNAMO_",
+    ),
     *("TORCHEXPORT_", "TORCHINDUCTOR_", "TORCH_BISECT_", "TORCH_CACHING_", "TORCH_COMPILE"),
-    *("TORCH_CUDAGRAPH_", "TORCH_DISTRIBUTED_COMPILE_", "TORCH_DYNAMO_", "TORCH_ENRICH_"),
+    *(
+        "TORCH_CUDAGRAPH_",
+        "TORCH_DISABLE_NATIVE_",
+        "TORCH_DISTRIBUTED_COMPILE_",
+        "TORCH_DYNAMO_",
+        "TORCH_ENRICH_",
+    ),
     *("TORCH_FAKE_TENSOR_", "TORCH_INDUCTOR_", "TORCH_STRICT_", "TRITON_"),
     *("TORCH_PYTHON_NATIVE_", "UNSAFE_SKIP_FSDP_"),
 )
@@ -59,7 +73,15 @@ HARMLESS: Mapping[str, str] = {
         ("TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCH_USE_RTLD_GLOBAL", "TORCH_CUDA_SANITIZER"),
         "how torch itself is loaded",
     ),
-    "TORCH_DISTRIBUTED_USE_TORCHCOMMS": "who carries messages between ranks; one rank has none",
+    **dict.fromkeys(
+        (
+            "TORCH_DISTRIBUTED_USE_TORCHCOMMS",
+            "TORCH_DISTRIBUTED_PIPELINE_PER_DIRECTION_P2P",
+            "TORCH_DISTRIBUTED_PIPELINE_PER_EDGE_P2P",
+        ),
+        "who carries messages between ranks, and how; one rank has none",
+    ),
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "how torch looks for a GPU; a build uses none",
     "CUDA_VISIBLE_DEVICES": "code is made for the target, not for a device that is there",
     "LD_LIBRARY_PATH": "where the loader looks; versions are in the key",
 }
