@@ -22,6 +22,7 @@ ROWS = table(
         limits=ONE_PROGRAM,
     ),
     Row("silu_and_mul", f"{WRAPPED}:silu_and_mul", dtypes=FLOATS, strides=Strides.ANY),
+    Row("gelu_and_mul", f"{WRAPPED}:gelu_and_mul", dtypes=FLOATS, strides=Strides.ANY),
     Row("rotary_embedding", f"{WRAPPED}:rotary_embedding", dtypes=FLOATS, strides=Strides.ANY),
 )
 """Operator -> function that launches our kernel; each lays its arguments out by itself."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vcc.engine.ops.triton.activation import gated as gated_kernel
 from vcc.engine.ops.triton.activation import silu_and_mul as silu_kernel
 from vcc.engine.ops.triton.norm import fused_add_rms_norm as add_norm_kernel
 from vcc.engine.ops.triton.norm import rms_norm as norm_kernel
@@ -72,6 +73,25 @@ def silu_and_mul(x: Tensor, *, through: Through = torch.library.wrap_triton) -> 
     return out
 
 
+def gelu_and_mul(
+    x: Tensor, tanh: bool = False, *, through: Through = torch.library.wrap_triton
+) -> Tensor:
+    """As `torch.ops.vcc.gelu_and_mul`."""
+    x = x.contiguous()
+    width = x.shape[-1] // 2
+    out = x.new_empty((*x.shape[:-1], width))
+    lanes = min(COLUMNS, power_of_two(width))
+    through(gated_kernel)[(rows_of(x), -(-width // lanes))](
+        x, out, ACT=gelu_of(tanh), WIDTH=width, LANES=lanes
+    )
+    return out
+
+
+def gelu_of(tanh: bool) -> int:
+    """How kernels call a form of gelu: by tanh, or by the error function."""
+    return 2 if tanh else 1
+
+
 def rotary_embedding(
     q: Tensor,
     k: Tensor,
@@ -97,5 +117,7 @@ def rows_of(x: Tensor) -> Any:
     return rows
 
 
-OPERATORS = ("rms_norm", "fused_add_rms_norm", "silu_and_mul", "rotary_embedding")
+OPERATORS = (
+    *("rms_norm", "fused_add_rms_norm", "silu_and_mul", "gelu_and_mul", "rotary_embedding"),
+)
 """Operators that are functions of this module."""

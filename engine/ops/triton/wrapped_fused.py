@@ -7,15 +7,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from vcc.engine.ops.triton.activation import gated as gated_kernel
 from vcc.engine.ops.triton.norm_linear import rms_norm_linear as norm_linear_kernel
 from vcc.engine.ops.triton.quant import gated_quant, norm_quant
 from vcc.engine.ops.triton.rope import qk_norm_rope as qk_norm_rope_kernel
 from vcc.engine.ops.triton.sizes import head_sizes, power_of_two
-from vcc.engine.ops.triton.wrapped import COLUMNS, Through, rows_of
+from vcc.engine.ops.triton.wrapped import COLUMNS, Through, gelu_of, rows_of
 
 FP8 = torch.float8_e4m3fn
-SILU, GELU, GELU_TANH = 0, 1, 2
+SILU = 0
 WRAP: Through = torch.library.wrap_triton
 
 
@@ -94,22 +93,6 @@ def fused_add_rms_norm_quant_dynamic(
     return _norm(x, residual, weight, None, (eps, weight_offset, block_size, least), through)
 
 
-def gelu_and_mul(x: Tensor, tanh: bool = False, *, through: Through = WRAP) -> Tensor:
-    """As `torch.ops.vcc.gelu_and_mul`."""
-    x = x.contiguous()
-    width = x.shape[-1] // 2
-    out = x.new_empty((*x.shape[:-1], width))
-    lanes = min(COLUMNS, power_of_two(width))
-    through(gated_kernel)[(rows_of(x), -(-width // lanes))](
-        x, out, ACT=_gelu(tanh), WIDTH=width, LANES=lanes
-    )
-    return out
-
-
-def _gelu(tanh: bool) -> int:
-    return GELU_TANH if tanh else GELU
-
-
 def _gated(
     x: Tensor, act: int, scale: Tensor | None, block: int, least: float, through: Through
 ) -> tuple[Tensor, ...]:
@@ -153,7 +136,7 @@ def gelu_and_mul_quant(
     x: Tensor, scale: Tensor, tanh: bool = False, *, through: Through = WRAP
 ) -> Tensor:
     """As `torch.ops.vcc.gelu_and_mul_quant`."""
-    return _gated(x, _gelu(tanh), scale, 0, 0.0, through)[0]
+    return _gated(x, gelu_of(tanh), scale, 0, 0.0, through)[0]
 
 
 def gelu_and_mul_quant_dynamic(
@@ -161,7 +144,7 @@ def gelu_and_mul_quant_dynamic(
     *, through: Through = WRAP,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """As `torch.ops.vcc.gelu_and_mul_quant_dynamic`."""
-    return _gated(x, _gelu(tanh), None, block_size, least, through)
+    return _gated(x, gelu_of(tanh), None, block_size, least, through)
 
 
 def qk_norm_rope(
@@ -200,7 +183,6 @@ def rms_norm_linear(
 
 
 OPERATORS = (
-    "gelu_and_mul",
     "rms_norm_quant",
     "rms_norm_quant_dynamic",
     "fused_add_rms_norm_quant",

@@ -1,0 +1,56 @@
+"""The fused kernels in Triton: right by the interpreter, and compiled for a device with fp8."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.cuda_child import in_a_gpu_build
+from support.sources import ROOT
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_kernels_by_the_interpreter(dtype: str) -> None:
+    command = [sys.executable, "-m", "support.fused_cases", "--dtype", dtype]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+def test_every_kernel_is_one_launch_of_a_piece_for_sm_90() -> None:
+    """Compiled without a device; a matrix product is no kernel of ours and none is there."""
+
+    def body() -> dict[str, list[str]]:
+        import torch
+        from support.cuda_child import SM_90
+        from support.lowered import lowered
+
+        from vcc.engine.graphs.planner.pieces import compile_piece
+        from vcc.engine.torch_shim.fx_wrapper import cuda_options
+
+        found = {}
+        for name, pieces in lowered(torch.bfloat16).items():
+            (piece,) = pieces.unique
+            made = compile_piece(piece, SM_90, cuda_options({}))
+            found[name] = [work.kernel.function for work in made.work]
+        return found
+
+    found = in_a_gpu_build(body)
+    norm, act = ["norm_quant"], ["gated_quant"]
+    assert found == {
+        "rms_norm_quant": norm,
+        "rms_norm_quant_dynamic": norm,
+        "fused_add_rms_norm_quant": norm,
+        "fused_add_rms_norm_quant_dynamic": norm,
+        "silu_and_mul_quant": act,
+        "silu_and_mul_quant_dynamic": act,
+        "gelu_and_mul": ["gated"],
+        "gelu_and_mul_quant": act,
+        "gelu_and_mul_quant_dynamic": act,
+        "qk_norm_rope": ["qk_norm_rope"],
+        "rms_norm_linear": ["rms_norm_linear"],
+    }
