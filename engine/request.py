@@ -8,7 +8,7 @@ user named, and anything answers the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,10 +115,11 @@ def settle(request: BuildRequest) -> Settled:
         ConfigError: fields that contradict each other, the model or the limits.
         DeviceError: a dtype the platform has no kernels for.
     """
-    check_parallel(request.parallel)
+    check_parallel(request.parallel, _experts(request.source))
     model = resolve_model(
         request.model,
         positions=_positions(request.source.config),
+        usual=_usual(request.source),
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
     )
@@ -126,7 +127,18 @@ def settle(request: BuildRequest) -> Settled:
     mode = resolved.config.mode
     if mode is not None:
         check_asked(resolved.ops, request.target.platform, mode)
-    return Settled(request, model, resolved)
+    source = request.source.for_length(model.max_model_len)
+    return Settled(replace(request, source=source), model, resolved)
+
+
+def _usual(source: Source) -> int:
+    """Tokens of a sequence where nobody says; 0 where the config's positions are it."""
+    return source.spec.usual_length if source.kind == "decoder" else 0
+
+
+def _experts(source: Source) -> int:
+    found = source.spec.experts if source.kind == "decoder" else None
+    return found.count if found else 0
 
 
 def _facts(request: BuildRequest, model: ModelConfig) -> PlatformFacts:

@@ -215,6 +215,7 @@ def _job(settled: Settled, asked: Sequence[int]) -> Job:
         ops=tuple(sorted(settled.resolved.ops.enabled)),
         compilation=to_json(config),
         target=str(settled.request.target),
+        length=settled.model.max_model_len or 1,
         asked=tuple(asked),
     )
 

@@ -22,6 +22,7 @@ class Job:
         ops: custom ops that are switched on.
         compilation: the resolved compilation config, as JSON: passes and cuts.
         target: what the table was made for.
+        length: tokens of the longest sequence.
         asked: token counts to run beside the usual steps.
     """
 
@@ -33,6 +34,7 @@ class Job:
     ops: tuple[str, ...]
     compilation: str
     target: str
+    length: int
     asked: tuple[int, ...] = ()
 
     def write(self, folder: Path) -> None:

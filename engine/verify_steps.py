@@ -252,7 +252,7 @@ def check(folder: Path, job: Job) -> Outcome:
     """
     limits = Limits(job.max_tokens, job.max_seqs, job.block_size, job.blocks_per_seq)
     eager = eager_step(
-        spec_of(job.config),
+        spec_of(job.config).for_length(job.length),
         StepShape(job.max_tokens, job.max_seqs, job.block_size, job.blocks_per_seq),
         job.ops,
         parse_config(job.compilation),

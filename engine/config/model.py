@@ -21,7 +21,7 @@ DTYPES_OF: Mapping[Platform, tuple[Dtype, ...]] = {
 
 
 def resolve_model(
-    model: ModelConfig, *, positions: int, dtype: Dtype, platform: Platform
+    model: ModelConfig, *, positions: int, dtype: Dtype, platform: Platform, usual: int = 0
 ) -> ModelConfig:
     """Fill the limits of a step and the dtype.
 
@@ -31,12 +31,13 @@ def resolve_model(
         dtype: the checkpoint's dtype, used when none was asked for.
         platform: where the step runs; CPU kernels exist for fp32 and bf16, so a checkpoint in
             fp16 runs there as fp32.
+        usual: `max_model_len` where none was asked for; 0 means `positions`.
 
     Raises:
         ConfigError: a length above `positions`.
         DeviceError: a dtype the platform has no kernels for.
     """
-    length = model.max_model_len or positions
+    length = model.max_model_len or usual or positions
     if length > positions:
         raise ConfigError(
             f"max_model_len {length} is too long",
@@ -67,12 +68,24 @@ def _dtype(asked: Dtype | None, stored: Dtype, platform: Platform) -> Dtype:
     return asked
 
 
-def check_parallel(parallel: ParallelConfig) -> None:
-    """Refuse layouts that this version cannot build.
+def check_parallel(parallel: ParallelConfig, experts: int = 0) -> None:
+    """Refuse layouts that the model does not have, or that this version cannot build.
+
+    Args:
+        parallel: the layout.
+        experts: of a layer of the model; 0 where it has none.
 
     Raises:
-        ConfigError: any size above 1.
+        ConfigError: experts that do not divide, or any size above 1.
     """
+    if parallel.ep > 1 and (not experts or experts % parallel.ep):
+        raise ConfigError(
+            f"ep = {parallel.ep} does not fit the model",
+            f"its {experts} experts do not divide by {parallel.ep}"
+            if experts
+            else "it has no experts",
+            "leave ep at 1",
+        )
     sizes = {"tp": parallel.tp, "ep": parallel.ep, "dp": parallel.dp}
     for name, size in sizes.items():
         if size > 1:

@@ -6,11 +6,13 @@ Torch-free. Tensor names are those that transformers writes for the supported ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
-from vcc.engine.models.expressions import Binding, Cat, FromTensor, Tied, parse
+from vcc.engine.models.expressions import Binding, FromTensor, Tied, parse
+from vcc.engine.models.layer_weights import layer_weights, stacked_in
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "check",
     "check_number",
     "expected_tensors",
+    "laid_out",
     "parse",
 ]
 
@@ -71,14 +74,21 @@ _QUOTES = 10
 """Bytes of JSON around a binding: `"name":"expression",` and quotes inside that are escaped."""
 
 
+def laid_out(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> DecoderSpec:
+    """The decoder with its experts as these tensors have them: each by itself, or stacked."""
+    if spec.experts is None:
+        return spec
+    return replace(spec, experts=replace(spec.experts, stacked=stacked_in(spec, tensors)))
+
+
 def expected_tensors(spec: DecoderSpec) -> Mapping[str, Shape]:
     """Name and shape of every tensor that a checkpoint of this decoder must hold."""
     expected = {EMBED: (spec.vocab, spec.hidden), "model.norm.weight": (spec.hidden,)}
     if not spec.tied:
         expected[HEAD] = (spec.vocab, spec.hidden)
     for index in range(spec.layers):
-        for name, shape in _layer_tensors(spec):
-            expected[f"model.layers.{index}.{name}"] = shape
+        for weight in layer_weights(spec, index):
+            expected.update(weight.tensors())
     return expected
 
 
@@ -120,57 +130,10 @@ def _ignored(spec: DecoderSpec, name: str, tensors: Mapping[str, TensorInfo]) ->
     return tied_head or name.endswith(_IGNORED_SUFFIX)
 
 
-def _layer_tensors(spec: DecoderSpec) -> Iterator[tuple[str, Shape]]:
-    projections = (
-        *((f"self_attn.{name}", width, spec.hidden, spec.qkv_bias) for name, width in _qkv(spec)),
-        ("self_attn.o_proj", spec.hidden, spec.q_width, spec.o_bias),
-        ("mlp.gate_proj", spec.intermediate, spec.hidden, spec.mlp_bias),
-        ("mlp.up_proj", spec.intermediate, spec.hidden, spec.mlp_bias),
-        ("mlp.down_proj", spec.hidden, spec.intermediate, spec.mlp_bias),
-    )
-    for name, outer, inner, bias in projections:
-        yield f"{name}.weight", (outer, inner)
-        if bias:
-            yield f"{name}.bias", (outer,)
-    for _, name, size in _norms(spec):
-        yield f"{name}.weight", (size,)
-
-
-def _qkv(spec: DecoderSpec) -> tuple[tuple[str, int], ...]:
-    return ("q_proj", spec.q_width), ("k_proj", spec.kv_width), ("v_proj", spec.kv_width)
-
-
-def _norms(spec: DecoderSpec) -> Iterator[tuple[str, str, int]]:
-    """(parameter, tensor, size) of the norms of one layer."""
-    yield "input_norm", "input_layernorm", spec.hidden
-    yield "post_attention_norm", "post_attention_layernorm", spec.hidden
-    if spec.sandwich:
-        yield "pre_feedforward_norm", "pre_feedforward_layernorm", spec.hidden
-        yield "post_feedforward_norm", "post_feedforward_layernorm", spec.hidden
-    if spec.qk_norm:
-        yield "attn.q_norm", "self_attn.q_norm", spec.head_dim
-        yield "attn.k_norm", "self_attn.k_norm", spec.head_dim
-
-
 def _bindings(spec: DecoderSpec) -> Iterator[tuple[str, Binding]]:
     yield "embed.weight", FromTensor(EMBED)
     for index in range(spec.layers):
-        for name, binding in _layer_bindings(spec, f"model.layers.{index}"):
-            yield f"layers.{index}.{name}", binding
+        for weight in layer_weights(spec, index):
+            yield weight.parameter, weight.binding()
     yield "norm.weight", FromTensor("model.norm.weight")
     yield "head.weight", Tied("embed.weight") if spec.tied else FromTensor(HEAD)
-
-
-def _layer_bindings(spec: DecoderSpec, prefix: str) -> Iterator[tuple[str, Binding]]:
-    fused = (
-        ("attn.qkv", tuple(f"self_attn.{name}" for name, _ in _qkv(spec)), spec.qkv_bias),
-        ("attn.o", ("self_attn.o_proj",), spec.o_bias),
-        ("mlp.gate_up", ("mlp.gate_proj", "mlp.up_proj"), spec.mlp_bias),
-        ("mlp.down", ("mlp.down_proj",), spec.mlp_bias),
-    )
-    for parameter, sources, bias in fused:
-        for kind in ("weight", "bias") if bias else ("weight",):
-            parts = tuple(FromTensor(f"{prefix}.{source}.{kind}") for source in sources)
-            yield f"{parameter}.{kind}", parts[0] if len(parts) == 1 else Cat(parts)
-    for parameter, source, _ in _norms(spec):
-        yield f"{parameter}.weight", FromTensor(f"{prefix}.{source}.weight")

@@ -8,13 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from vcc.engine.models.architectures import DecoderSpec
-from vcc.engine.models.rope import inverse_frequencies
+from vcc.engine.models.rope_frequencies import inverse_frequencies
 
 
 def constants_of(spec: DecoderSpec) -> Mapping[str, npt.NDArray[np.float32]]:
     """Values of the decoder's buffers by name; they become blobs of an artifact.
 
     Returns:
-        `inv_freq`: float32 [rotary dim / 2].
+        `inv_freq`, and `inv_freq_1` where layers have another rope: float32 [rotary dim / 2].
     """
-    return {"inv_freq": inverse_frequencies(spec.rope)}
+    return {
+        f"inv_freq_{i}" if i else "inv_freq": inverse_frequencies(rope)
+        for i, rope in enumerate(spec.ropes)
+    }

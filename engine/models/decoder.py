@@ -11,45 +11,29 @@ from torch import Tensor, nn
 from vcc.engine.config.modes import AttentionSupport
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
+from vcc.engine.models.feed_forward import feed_forward
+from vcc.engine.models.layer_ropes import NO_ROPE
+from vcc.engine.models.linear import Linear
 from vcc.engine.ops.choice import OpChoice
-from vcc.engine.ops.layers import CustomOp, GeluTanhAndMul, RMSNorm, RotaryEmbedding, SiluAndMul
-
-ACTIVATION_LAYERS: Mapping[str, type[CustomOp]] = {
-    "silu": SiluAndMul,
-    "gelu_tanh": GeluTanhAndMul,
-}
+from vcc.engine.ops.layers import RMSNorm, RotaryEmbedding
 
 
 class Step(NamedTuple):
     """What attention needs in every layer of one step.
 
     Attributes:
-        cos, sin: fp32 [T, R/2], already scaled.
+        angles: for each rope cos and sin, fp32 [T, R/2], already scaled.
         slot_mapping: int32 [T].
         block_table: int32 [B, N].
         seq_lens: int32 [B].
         query_start: int32 [B + 1].
     """
 
-    cos: Tensor
-    sin: Tensor
+    angles: tuple[tuple[Tensor, Tensor], ...]
     slot_mapping: Tensor
     block_table: Tensor
     seq_lens: Tensor
     query_start: Tensor
-
-
-class Linear(nn.Module):
-    """A projection whose weights come from bindings, so nothing is drawn when it is built."""
-
-    def __init__(self, inner: int, outer: int, bias: bool) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(outer, inner), requires_grad=False)
-        self.bias = nn.Parameter(torch.empty(outer), requires_grad=False) if bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., inner] -> [..., outer]."""
-        return nn.functional.linear(x, self.weight, self.bias)
 
 
 class Embedding(nn.Module):
@@ -76,6 +60,7 @@ class Attention(nn.Module):
         self.window, self.cap = spec.windows[index], spec.attention_cap
         self.qkv = Linear(spec.hidden, sum(self.widths), spec.qkv_bias)
         self.o = Linear(spec.q_width, spec.hidden, spec.o_bias)
+        self.rope_index = spec.layer_ropes[index]
         self.rope = RotaryEmbedding(spec.head_dim, choice=ops)
         self.q_norm = _norm(spec, ops, spec.head_dim) if spec.qk_norm else None
         self.k_norm = _norm(spec, ops, spec.head_dim) if spec.qk_norm else None
@@ -84,7 +69,8 @@ class Attention(nn.Module):
         """x [T, hidden] -> [T, hidden]; writes this step's keys and values to kv_cache."""
         q, k, v = self.qkv(x).split(self.widths, dim=-1)
         q, k = self._per_head(self.q_norm, q), self._per_head(self.k_norm, k)
-        q, k = self.rope(q, k, step.cos, step.sin)
+        if self.rope_index != NO_ROPE:
+            q, k = self.rope(q, k, *step.angles[self.rope_index])
         # Allocated before the KV write, so that no piece of code lies between the two opaque ops.
         out = torch.empty_like(q)
         torch.ops.vcc.kv_write(k, v, kv_cache, step.slot_mapping)
@@ -108,20 +94,6 @@ class Attention(nn.Module):
         return heads.flatten(-2)
 
 
-class Mlp(nn.Module):
-    """Gated feed-forward layer with gate and up projections fused."""
-
-    def __init__(self, spec: DecoderSpec, ops: OpChoice) -> None:
-        super().__init__()
-        self.gate_up = Linear(spec.hidden, 2 * spec.intermediate, spec.mlp_bias)
-        self.act = ACTIVATION_LAYERS[spec.activation](choice=ops)
-        self.down = Linear(spec.intermediate, spec.hidden, spec.mlp_bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [T, hidden] -> [T, hidden]."""
-        return cast(Tensor, self.down(self.act(self.gate_up(x))))
-
-
 class Layer(nn.Module):
     """One decoder layer; the residual is carried beside the branch so that norms can fuse it."""
 
@@ -131,7 +103,7 @@ class Layer(nn.Module):
         self.attn = Attention(spec, index, ops)
         self.post_attention_norm = _norm(spec, ops)
         self.pre_feedforward_norm = _norm(spec, ops) if spec.sandwich else None
-        self.mlp = Mlp(spec, ops)
+        self.mlp = feed_forward(spec, index, ops)
         self.post_feedforward_norm = _norm(spec, ops) if spec.sandwich else None
 
     def forward(
@@ -162,8 +134,6 @@ class Decoder(nn.Module):
         ops: which operator back ends the layers use.
     """
 
-    inv_freq: Tensor
-
     def __init__(self, spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice | None = None) -> None:
         super().__init__()
         choice = ops or OpChoice()
@@ -173,7 +143,9 @@ class Decoder(nn.Module):
         self.norm = _norm(spec, choice)
         self.head = Linear(spec.hidden, spec.vocab, bias=False)
         _cast_parameters(self, dtype)
-        for name, values in constants_of(spec).items():
+        constants = constants_of(spec)
+        self.frequencies = tuple(constants)
+        for name, values in constants.items():
             self.register_buffer(name, torch.as_tensor(values), persistent=False)
 
     def forward(
@@ -200,8 +172,7 @@ class Decoder(nn.Module):
         Returns:
             Logits [B, vocab] in the model's dtype.
         """
-        cos, sin = self._angles(positions)
-        step = Step(cos, sin, slot_mapping, block_table, seq_lens, query_start)
+        step = Step(self._angles(positions), slot_mapping, block_table, seq_lens, query_start)
         x, residual = self.embed(input_ids), None
         for layer, kv_cache in zip(self.layers, kv_caches, strict=True):
             x, residual = layer(x, residual, step, kv_cache)
@@ -218,11 +189,14 @@ class Decoder(nn.Module):
             setattr(self, name, torch.from_numpy(values))
         return self.requires_grad_(False)
 
-    def _angles(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        angles = positions.float()[:, None] * self.inv_freq
-        cos, sin = angles.cos(), angles.sin()
-        factor = self.spec.rope.attention
-        return (cos, sin) if factor == 1.0 else (cos * factor, sin * factor)
+    def _angles(self, positions: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        found = []
+        for name, rope in zip(self.frequencies, self.spec.ropes, strict=True):
+            angles = positions.float()[:, None] * getattr(self, name)
+            cos, sin = angles.cos(), angles.sin()
+            factor = rope.attention
+            found.append((cos, sin) if factor == 1.0 else (cos * factor, sin * factor))
+        return tuple(found)
 
     def _logits(self, x: Tensor, residual: Tensor, wanted: Tensor) -> Tensor:
         """Logits of the wanted rows only; the final norm and the head run on nothing else."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vcc.engine.models.expert_spec import ExpertSpec
 from vcc.engine.models.rope import RopeSpec
 
 
@@ -26,7 +27,9 @@ class DecoderSpec:
         scale: factor on attention scores.
         attention_cap, logit_cap: soft caps; 0.0 means none.
         windows: for each layer the sliding window in tokens; 0 means full attention.
-        rope: rotary embedding.
+        ropes: the distinct rotary embeddings.
+        layer_ropes: for each layer the index of its rope; -1 means none.
+        experts: those of the sparse layers; None where all are dense.
     """
 
     architecture: str
@@ -52,7 +55,9 @@ class DecoderSpec:
     attention_cap: float
     logit_cap: float
     windows: tuple[int, ...]
-    rope: RopeSpec
+    ropes: tuple[RopeSpec, ...]
+    layer_ropes: tuple[int, ...]
+    experts: ExpertSpec | None = None
 
     @property
     def q_width(self) -> int:
@@ -63,6 +68,20 @@ class DecoderSpec:
     def kv_width(self) -> int:
         """Width of all key (or value) heads side by side."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def usual_length(self) -> int:
+        """Tokens of a sequence where nobody says: what the model is exact for whatever comes."""
+        lengths = [rope.original for rope in self.ropes if rope.kind == "longrope"]
+        return min(lengths, default=self.max_positions)
+
+    def for_length(self, longest: int) -> DecoderSpec:
+        """The decoder for sequences of at most so many tokens: its code may depend on that."""
+        return replace(self, ropes=tuple(rope.for_length(longest) for rope in self.ropes))
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return self.experts is not None and self.experts.layers[layer]
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, int, int, int, int]:
         """Shape of one layer's KV cache: K at index 0, V at index 1."""

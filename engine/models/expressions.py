@@ -3,10 +3,12 @@
 An expression has a text form that is stored in the manifest:
 
     expr := tensor("name") | tied("parameter") | rows(expr, a:b) | transpose(expr)
-          | cat(expr, ...) | stack(expr, ...)
+          | cat(expr, ...) | stack(expr, ...) | stack(expr, a:b)
 
 `cat` and `stack` join along the first dimension, `rows` takes rows a to b of it, `transpose` swaps
-the two dimensions of a matrix, `tied` is the tensor of another parameter. Names are JSON strings.
+the two dimensions of a matrix, `tied` is the tensor of another parameter. `stack(expr, a:b)` stacks
+the expressions that come of putting each number from a to b - 1 for `*` in the names of tensors: a
+layer of 128 experts takes one line. Names are JSON strings.
 Torch-free.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from vcc.cache.errors import IntegrityError
@@ -74,6 +76,23 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
+class Each:
+    """The expressions for each number from start to stop - 1, along a new first dimension."""
+
+    source: Binding
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"stack({self.source}, {self.start}:{self.stop})"
+
+    @property
+    def parts(self) -> tuple[Binding, ...]:
+        """They all."""
+        return tuple(_numbered(self.source, str(i)) for i in range(self.start, self.stop))
+
+
+@dataclass(frozen=True, slots=True)
 class Transpose:
     """A matrix with its dimensions swapped."""
 
@@ -83,11 +102,25 @@ class Transpose:
         return f"transpose({self.source})"
 
 
-Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Transpose"
+Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose"
+
+
+def _numbered(binding: Binding, number: str) -> Binding:
+    """An expression with a number for `*` in the names of its tensors."""
+    if isinstance(binding, FromTensor):
+        return FromTensor(binding.name.replace("*", number))
+    if isinstance(binding, (Cat, Stack)):
+        return replace(binding, parts=tuple(_numbered(part, number) for part in binding.parts))
+    if isinstance(binding, (Rows, Each, Transpose)):
+        return replace(binding, source=_numbered(binding.source, number))
+    return binding
+
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[a-z]+|\d{1,18}|[(),:])')
 _DEEPEST = 16
 _MOST_TOKENS = 100_000
+_MOST_NUMBERS = 4096
+"""Of `stack(expr, a:b)`, which a text holds once: a short one must not fill memory."""
 
 
 def parse(text: str) -> Binding:
@@ -126,6 +159,7 @@ class _Reader:
 
     rest: list[str]
     text: str
+    numbered: bool = False
 
     def expression(self, depth: int) -> Binding:
         """One expression."""
@@ -160,12 +194,30 @@ class _Reader:
         """`expr, a:b` with a not above b."""
         source = self.expression(depth)
         self._expect(",")
+        return Rows(source, *self._range())
+
+    def stack(self, depth: int) -> Stack | Each:
+        """Expressions, or one and the range of numbers that it is for."""
+        first = self.expression(depth)
+        if len(self.rest) > 1 and self.rest[-1] == "," and self.rest[-2].isdigit():
+            self._next()
+            start, stop = self._range()
+            if not 0 < stop - start <= _MOST_NUMBERS or self.numbered or "*" not in str(first):
+                raise _broken(self.text)
+            self.numbered = True
+            return Each(first, start, stop)
+        more = self.rest and self.rest[-1] == ","
+        if more:
+            self._next()
+        return Stack((first, *(self.parts(depth) if more else ())))
+
+    def _range(self) -> tuple[int, int]:
         start = self._number()
         self._expect(":")
         stop = self._number()
         if start > stop:
             raise _broken(self.text)
-        return Rows(source, start, stop)
+        return start, stop
 
     def _next(self) -> str:
         if not self.rest:
@@ -188,6 +240,6 @@ _FORMS: dict[str, Callable[[_Reader, int], Binding]] = {
     "tied": lambda reader, _: Tied(reader.name()),
     "rows": _Reader.rows,
     "cat": lambda reader, depth: Cat(reader.parts(depth)),
-    "stack": lambda reader, depth: Stack(reader.parts(depth)),
+    "stack": _Reader.stack,
     "transpose": lambda reader, depth: Transpose(reader.expression(depth)),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
-from vcc.engine.models.bindings import check, expected_tensors
+from vcc.engine.models.bindings import check, expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.json_file import read_json
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
@@ -54,7 +54,7 @@ def read_directory(place: Path, weights: str | None) -> HfDirectory:
         }
     else:
         tensors = tensors_in(place if weights is None else weights_place(weights))
-        check(spec, tensors)
+        check(laid_out(spec, tensors), tensors)
     tokenizer = place / "tokenizer.json"
     return HfDirectory(
         config, _generation(place, config), tensors, tokenizer if tokenizer.is_file() else None

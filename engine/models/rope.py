@@ -1,23 +1,13 @@
-"""Rotary position embedding: what a config asks for, and the inverse frequencies it means.
-
-Torch-free. Frequencies are computed in double precision and rounded once, so that the constant
-that enters an artifact's key has the same bytes on every machine.
-"""
+"""Rotary position embedding: what a config asks for. Torch-free."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from vcc.cache.errors import ModelError
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +15,16 @@ class RopeSpec:
     """Rotary embedding of a model.
 
     Attributes:
-        kind: one of `default`, `linear`, `llama3`, `yarn`.
+        kind: one of `default`, `linear`, `llama3`, `yarn`, `longrope`, or `scaled`: a `longrope`
+            whose length is settled.
         theta: base of the geometric series of wavelengths.
         dim: rotated dimensions of a head (even, at most head_dim).
         factor: context extension factor; 1.0 for `default`.
         original: context length before extension, in tokens; 0 where it is not used.
+        factors, long_factors: `longrope`: a divisor for each frequency, up to `original` and above.
         low, high: `llama3`: low and high frequency factor; `yarn`: beta_slow and beta_fast.
         truncate: `yarn`: round the correction range to whole dimensions.
-        attention: factor on cos and sin (`yarn`), else 1.0.
+        attention: factor on cos and sin (`yarn`, `longrope`), else 1.0.
     """
 
     kind: str
@@ -44,9 +36,28 @@ class RopeSpec:
     high: float = 0.0
     truncate: bool = True
     attention: float = 1.0
+    factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+
+    def for_length(self, longest: int) -> RopeSpec:
+        """The rope of a step whose sequences have at most so many tokens.
+
+        A sequence keeps its keys, so its frequencies cannot change while it grows: `longrope`
+        takes those of the longest that may come.
+        """
+        if self.kind != "longrope":
+            return self
+        chosen = self.factors if longest <= self.original else self.long_factors
+        return replace(self, kind="scaled", factors=chosen, long_factors=())
 
 
-def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: bool) -> RopeSpec:
+def rope_of(
+    config: Mapping[str, Any],
+    head_dim: int,
+    theta: float,
+    partial: bool,
+    given: Mapping[str, Any] | None = None,
+) -> RopeSpec:
     """The rope of a config; old (`rope_theta`, `rope_scaling`) and new (`rope_parameters`) layouts.
 
     Args:
@@ -54,12 +65,14 @@ def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: boo
         head_dim: size of one head.
         theta: the architecture's default base.
         partial: whether the architecture rotates only a part of each head when asked to.
+        given: the rope settings themselves; None finds them in the config.
 
     Raises:
         ModelError: the kind of scaling is unknown, or a number is missing or out of range.
     """
-    given = _parameters(config)
+    given = _parameters(config) if given is None else given
     kind = str(given.get("rope_type") or given.get("type") or "default")
+    kind = _SAME.get(kind, kind)
     if kind not in _KINDS:
         raise _unsupported(kind[:40])
     share = _number(given, "partial_rotary_factor", config.get("partial_rotary_factor"), 1.0)
@@ -78,15 +91,22 @@ def rope_of(config: Mapping[str, Any], head_dim: int, theta: float, partial: boo
     return _KINDS[kind](_with_original(given, config), base, dim, _longest(config))
 
 
-def inverse_frequencies(rope: RopeSpec) -> npt.NDArray[np.float32]:
-    """Inverse frequencies, float32 [dim/2], in radians per position."""
-    return _FREQUENCIES[rope.kind](rope).astype("float32")
+def settings_in(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The rope settings of a config, in either layout, as they stand there.
+
+    Raises:
+        ModelError: they are no object.
+    """
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        raise ModelError(
+            "the rope settings of config.json are not an object", f"found {given!r:.80}"
+        )
+    return given
 
 
 def _parameters(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if not isinstance(given, Mapping):
-        raise ModelError("the rope settings of config.json are not an object", f"found {given!r}")
+    given = settings_in(config)
     if given and all(isinstance(value, Mapping) or value is None for value in given.values()):
         return _one_for_all_layers(given)
     return given
@@ -108,7 +128,7 @@ def _one_for_all_layers(given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ModelError(
             "rope settings that differ between layers are not supported",
             f"config.json has one for each of {', '.join(sorted(given))}",
-            "a later version adds them with Gemma 3",
+            "this architecture has one table of angles for all layers",
         )
     value: Mapping[str, Any] = next(iter(distinct.values()))
     return value
@@ -118,7 +138,7 @@ def _unsupported(kind: str) -> ModelError:
     return ModelError(
         f"rope type {kind!r} is not supported",
         "its frequencies depend on the length of the running sequence"
-        if kind in ("dynamic", "longrope")
+        if kind == "dynamic"
         else "it is not known",
         f"supported: {', '.join(_KINDS)}",
     )
@@ -188,52 +208,41 @@ def _magnitude(factor: float, scale: float) -> float:
     return 1.0 if factor <= 1.0 else 0.1 * scale * math.log(factor) + 1.0
 
 
-def _plain(rope: RopeSpec) -> Floats:
-    import numpy as np  # a look-up computes no frequencies
-
-    return 1.0 / rope.theta ** (np.arange(0, rope.dim, 2, dtype=np.float64) / rope.dim)
-
-
-def _llama3_frequencies(rope: RopeSpec) -> Floats:
-    """Long wavelengths are stretched, short ones kept, a smooth ramp between (Llama 3.1)."""
-    import numpy as np
-
-    plain = _plain(rope)
-    turns = rope.original * plain / (2 * math.pi)
-    keep = np.clip((turns - rope.low) / (rope.high - rope.low), 0.0, 1.0)
-    return (1 - keep) * plain / rope.factor + keep * plain
-
-
-def _yarn_frequencies(rope: RopeSpec) -> Floats:
-    """Interpolation by dimension (YaRN, arXiv 2309.00071, section 3.2)."""
-    import numpy as np
-
-    low, high = (_turning_dim(rope, turns) for turns in (rope.high, rope.low))
-    if rope.truncate:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, rope.dim - 1)
-    width = (high - low) or 0.001
-    ramp = np.clip((np.arange(rope.dim // 2, dtype=np.float64) - low) / width, 0.0, 1.0)
-    plain = _plain(rope)
-    return plain / rope.factor * ramp + plain * (1 - ramp)
+def _longrope(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> RopeSpec:
+    """Long context by a divisor for each frequency (LongRoPE, arXiv 2402.13753)."""
+    original = _required(given, "longrope", "original_max_position_embeddings", longest)
+    if original < 2:
+        raise ModelError("the rope settings are out of range", f"original length {original}")
+    factor = _number(given, "factor") or longest / original
+    told = 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
+    short, long = (_divisors(given, f"{name}_factor", dim // 2) for name in ("short", "long"))
+    return RopeSpec(
+        "longrope",
+        theta,
+        dim,
+        factor,
+        int(original),
+        attention=_number(given, "attention_factor") or told,
+        factors=short,
+        long_factors=long,
+    )
 
 
-def _turning_dim(rope: RopeSpec, turns: float) -> float:
-    """The dimension whose wavelength turns this often over the original context."""
-    ratio = rope.original / (turns * 2 * math.pi)
-    return rope.dim * math.log(ratio) / (2 * math.log(rope.theta))
+def _divisors(given: Mapping[str, Any], name: str, count: int) -> tuple[float, ...]:
+    values = given.get(name)
+    if not isinstance(values, list) or len(values) != count:
+        found = f"{len(values)} numbers" if isinstance(values, list) else f"{values!r:.40}"
+        raise ModelError(f"rope type 'longrope' needs {name} of {count} numbers", f"it has {found}")
+    return tuple(_required({name: value}, "longrope", name) for value in values)
 
+
+_SAME: dict[str, str] = {"su": "longrope"}
+"""Older names of a type."""
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], float, int, int], RopeSpec]] = {
     "default": _default,
     "linear": _linear,
     "llama3": _llama3,
     "yarn": _yarn,
-}
-
-_FREQUENCIES: dict[str, Callable[[RopeSpec], Floats]] = {
-    "default": _plain,
-    "linear": lambda rope: _plain(rope) / rope.factor,
-    "llama3": _llama3_frequencies,
-    "yarn": _yarn_frequencies,
+    "longrope": _longrope,
 }

@@ -12,7 +12,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +21,7 @@ from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
 from vcc.cache.key import Key, canonical_value
 from vcc.engine.models.architectures import DecoderSpec, spec_of
-from vcc.engine.models.bindings import expected_tensors
+from vcc.engine.models.bindings import expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.hf_directory import (
     NO_WEIGHTS,
@@ -62,6 +62,7 @@ class Source:
         shapes: input shapes of a module.
         code: (module, SHA-256) of the factory's own source files.
         state: (label, text) of what else a module is made of, where it is there already.
+        length: tokens of the longest sequence, once it is settled; 0 before.
     """
 
     kind: Literal["decoder", "module"]
@@ -76,11 +77,17 @@ class Source:
     shapes: tuple[InputShape, ...] = ()
     code: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
+    length: int = 0
 
     @property
     def spec(self) -> DecoderSpec:
-        """The decoder's sizes and switches; only for kind `decoder`."""
-        return spec_of(self.config)
+        """The decoder's sizes and switches, for `length` if that is settled; for kind `decoder`."""
+        found = laid_out(spec_of(self.config), self.tensors)
+        return found.for_length(self.length) if self.length else found
+
+    def for_length(self, tokens: int | None) -> Source:
+        """The same model for sequences of at most so many tokens."""
+        return replace(self, length=tokens or 0)
 
     @property
     def has_weights(self) -> bool:
@@ -104,7 +111,11 @@ class Source:
         A decoder is known by its spec and the tensors it needs, so a build without weights and a
         run on the real checkpoint ask for the same. A module is known by its source files.
         """
-        entries = _decoder_entries(self.spec) if self.kind == "decoder" else _module_entries(self)
+        entries = (
+            _decoder_entries(self.for_length(0).spec)
+            if self.kind == "decoder"
+            else _module_entries(self)
+        )
         return Key((("model.kind", self.kind), *entries))
 
 
@@ -215,15 +226,23 @@ def _missing(name: str, place: Path) -> ModelError:
 
 def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
     plain = {
-        entry.name: getattr(spec, entry.name) for entry in fields(spec) if entry.name != "rope"
+        entry.name: getattr(spec, entry.name)
+        for entry in fields(spec)
+        if entry.name not in ("ropes", "experts")
     }
-    rope = {f"rope.{entry.name}": getattr(spec.rope, entry.name) for entry in fields(spec.rope)}
+    for index, rope in enumerate(spec.ropes):
+        plain |= _flat(f"rope.{index}" if index else "rope", rope)
+    plain |= _flat("experts", spec.experts) if spec.experts else {}
     lines = "".join(f"{name} {list(shape)}\n" for name, shape in expected_tensors(spec).items())
     return (
-        *((f"model.{label}", canonical_value(value)) for label, value in (plain | rope).items()),
+        *((f"model.{label}", canonical_value(value)) for label, value in plain.items()),
         ("model.quantisation", "none"),
         ("model.tensors", Digest.of(lines.encode()).hex),
     )
+
+
+def _flat(label: str, value: Any) -> dict[str, Any]:
+    return {f"{label}.{entry.name}": getattr(value, entry.name) for entry in fields(value)}
 
 
 def _module_entries(source: Source) -> tuple[tuple[str, str], ...]:

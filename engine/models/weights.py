@@ -15,7 +15,16 @@ from torch import Tensor
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.bindings import EMBED, HEAD
-from vcc.engine.models.expressions import Binding, Cat, FromTensor, Rows, Stack, Tied, Transpose
+from vcc.engine.models.expressions import (
+    Binding,
+    Cat,
+    Each,
+    FromTensor,
+    Rows,
+    Stack,
+    Tied,
+    Transpose,
+)
 from vcc.engine.models.mapped_file import MappedFiles
 from vcc.engine.models.tensor_info import TensorInfo
 
@@ -94,22 +103,39 @@ class _Load:
 
     def _copy(self, binding: Binding) -> Tensor:
         """Fresh memory, written once; conversion happens on the way."""
-        parts = self._parts(binding)
-        shape = (sum(len(part) for part in parts), *parts[0].shape[1:]) if parts[0].dim() else ()
-        fresh = torch.empty(shape, dtype=self._wanted(parts[0]))
-        rows = fresh.split([len(part) for part in parts]) if shape else (fresh,)
-        for target, part in zip(rows, parts, strict=True):
-            target.copy_(part)
+        like = self._first(binding)
+        fresh = torch.empty(self._shape(binding), dtype=self._wanted(like))
+        self._fill(fresh, binding)
         self.copied += fresh.nbytes
         return fresh
 
-    def _parts(self, binding: Binding) -> tuple[Tensor, ...]:
-        """Tensors that lie one after another in the result."""
+    def _fill(self, target: Tensor, binding: Binding) -> None:
+        """Write an expression to where it belongs, without a copy between."""
         if isinstance(binding, Cat):
-            return tuple(self._value(part) for part in binding.parts)
-        if isinstance(binding, Stack):
-            return tuple(self._value(part)[None] for part in binding.parts)
-        return (self._value(binding),)
+            at = 0
+            for part in binding.parts:
+                rows = self._shape(part)[0]
+                self._fill(target.narrow(0, at, rows), part)
+                at += rows
+        elif isinstance(binding, (Stack, Each)):
+            for row, part in zip(target, binding.parts, strict=True):
+                self._fill(row, part)
+        else:
+            target.copy_(self._value(binding))
+
+    def _shape(self, binding: Binding) -> tuple[int, ...]:
+        if isinstance(binding, Cat):
+            shapes = [self._shape(part) for part in binding.parts]
+            return (sum(shape[0] for shape in shapes), *shapes[0][1:])
+        if isinstance(binding, (Stack, Each)):
+            return (len(binding.parts), *self._shape(binding.parts[0]))
+        return tuple(self._value(binding).shape)
+
+    def _first(self, binding: Binding) -> Tensor:
+        """The first tensor of an expression, which decides the dtype."""
+        while isinstance(binding, (Cat, Stack, Each)):
+            binding = binding.parts[0]
+        return self._value(binding)
 
     def _value(self, binding: Binding) -> Tensor:
         """The value of an expression, as views as far as possible."""
@@ -121,7 +147,9 @@ class _Load:
             return self._value(binding.source)[binding.start : binding.stop]
         if isinstance(binding, Transpose):
             return self._value(binding.source).t()
-        return torch.cat(self._parts(binding))
+        whole = torch.empty(self._shape(binding), dtype=self._first(binding).dtype)
+        self._fill(whole, binding)
+        return whole
 
     def _mapped(self, name: str) -> Tensor:
         return self.files.view(self._info(name))

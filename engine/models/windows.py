@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.config_fields import flag, whole
+from vcc.engine.models.config_fields import flag, positive, whole
 
 Config = Mapping[str, Any]
 
@@ -20,13 +20,31 @@ def full_attention(config: Config, layers: int) -> tuple[int, ...]:
 
 def every_layer_slides(config: Config, layers: int) -> tuple[int, ...]:
     """All layers share `sliding_window` (Mistral); null means full attention."""
+    _refuse_types(config)
+    return (_window(config, 4096),) * layers
+
+
+def window_if_given(config: Config, layers: int) -> tuple[int, ...]:
+    """All layers share `sliding_window`, which is not there by default (Phi-3, Mixtral)."""
+    _refuse_types(config)
+    return (_window(config, None),) * layers
+
+
+def window_if_used(config: Config, layers: int) -> tuple[int, ...]:
+    """All layers slide with `use_sliding_window` (Qwen3-MoE)."""
+    _refuse_types(config)
+    used = flag(config, "use_sliding_window", False)
+    return (_window(config, 4096) if used else 0,) * layers
+
+
+def _refuse_types(config: Config) -> None:
     named = config.get("layer_types")
     if named is not None and (not isinstance(named, list) or len(set(map(str, named))) > 1):
+        name = (config.get("architectures") or ["this architecture"])[0]
         raise ModelError(
-            "layer_types that differ are not supported for MistralForCausalLM",
+            f"layer_types that differ are not supported for {name}",
             "transformers ignores them for this architecture, so their meaning is not certain",
         )
-    return (_window(config, 4096),) * layers
 
 
 def upper_layers_slide(config: Config, layers: int) -> tuple[int, ...]:
@@ -37,18 +55,53 @@ def upper_layers_slide(config: Config, layers: int) -> tuple[int, ...]:
     return _by_type(config, types, window, layers)
 
 
+def lower_layers_alternate(config: Config, layers: int) -> tuple[int, ...]:
+    """`use_sliding_window`, then `layer_types` or every other layer below one (Qwen2-MoE)."""
+    window = _window(config, 4096) if flag(config, "use_sliding_window", False) else 0
+    end = whole(config, "max_window_layers", 28)
+    types = [_SLIDING if window and i % 2 == 0 and i < end else _FULL for i in range(layers)]
+    return _by_type(config, types, window, layers)
+
+
+def layers_without_rope_slide(config: Config, layers: int) -> tuple[int, ...]:
+    """`use_sliding_window`, then `layer_types` or the layers without rope (SmolLM3)."""
+    window = _window(config, None) if flag(config, "use_sliding_window", False) else 0
+    rope = rope_layers(config, layers)
+    types = [_FULL if roped or not window else _SLIDING for roped in rope]
+    return _by_type(config, types, window, layers)
+
+
+def rope_layers(config: Config, layers: int) -> tuple[bool, ...]:
+    """Which layers have rope: `no_rope_layers` (1: has it), or all but every so many (SmolLM3)."""
+    every = whole(config, "no_rope_layer_interval", 4)
+    default = [int(every == 0 or (i + 1) % every != 0) for i in range(layers)]
+    given = config.get("no_rope_layers")
+    given = default if given is None else given
+    if not isinstance(given, list) or len(given) != layers or any(g not in (0, 1) for g in given):
+        raise ModelError(
+            "no_rope_layers does not fit the number of layers",
+            f"it is {given!r:.80} for {layers} layers, one 0 or 1 for each is wanted",
+        )
+    return tuple(bool(one) for one in given)
+
+
+def pattern_slides(config: Config, layers: int) -> tuple[int, ...]:
+    """`layer_types`, or all but every sixth layer slide (Gemma 3)."""
+    every = positive(config, "sliding_window_pattern", 6)
+    types = [_SLIDING if (i + 1) % every else _FULL for i in range(layers)]
+    return _by_type(config, types, _window(config, 4096), layers)
+
+
 def alternate_layers_slide(config: Config, layers: int) -> tuple[int, ...]:
     """`layer_types`, or even layers slide and odd ones do not (Gemma 2)."""
     types = [_FULL if i % 2 else _SLIDING for i in range(layers)]
     return _by_type(config, types, _window(config, 4096), layers)
 
 
-def _window(config: Config, default: int) -> int:
-    return (
-        0
-        if config.get("sliding_window", default) is None
-        else whole(config, "sliding_window", default)
-    )
+def _window(config: Config, default: int | None) -> int:
+    """The window in tokens; 0 where it is null, or absent without a default."""
+    given = config.get("sliding_window", default)
+    return 0 if given is None else whole(config, "sliding_window", default)
 
 
 def _by_type(config: Config, default: list[str], window: int, layers: int) -> tuple[int, ...]:

@@ -12,15 +12,15 @@ import torch
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.torch_shim.fake import FLOOR_DIVISIONS, MODULI
+from vcc.engine.torch_shim.fake import FLOOR_DIVISIONS, MAXIMA, MINIMA, MODULI
 
 HEADS: Mapping[type, str] = {
     sympy.Add: "+",
     sympy.Mul: "*",
     **dict.fromkeys(FLOOR_DIVISIONS, "//"),
     **dict.fromkeys(MODULI, "%"),
-    sympy.Max: "max",
-    sympy.Min: "min",
+    **dict.fromkeys(MAXIMA, "max"),
+    **dict.fromkeys(MINIMA, "min"),
 }
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {

@@ -168,6 +168,7 @@ def boot(
     settings = boot_settings(loaded.manifest, lengths, kv_memory)
     if loader is Loader.PLAYER:
         settings = settings.playing(play)
+    source = source.for_length(settings.model.max_model_len)
     made = Boot(loaded, source, settings, golden, ledger, counters, events, site, unsigned)
     with ledger.phase("import"):
         load = LOADERS[loader]()

@@ -23,11 +23,13 @@ from torch.fx.experimental.symbolic_shapes import (
     ShapeEnv,
     StrictMinMaxConstraint,
 )
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges
 
 FLOOR_DIVISIONS: tuple[type, ...] = (FloorDiv,)
 MODULI: tuple[type, ...] = (Mod, PythonMod)
+MINIMA: tuple[type, ...] = (sympy.Min, Min)
+MAXIMA: tuple[type, ...] = (sympy.Max, Max)
 
 
 def fake_mode() -> FakeTensorMode:

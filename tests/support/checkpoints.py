@@ -17,6 +17,12 @@ ARCHITECTURES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "phi3": "Phi3ForCausalLM",
+    "smollm3": "SmolLM3ForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
 }
 
 SIZES: dict[str, Any] = {
@@ -44,6 +50,47 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         "query_pre_attn_scalar": 24,
         "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 8.0,
+    },
+    "gemma3_text": {
+        "head_dim": 32,
+        "sliding_window": 24,
+        "query_pre_attn_scalar": 24,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+        },
+    },
+    "phi3": {
+        "sliding_window": 24,
+        "original_max_position_embeddings": 256,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 1000.0,
+            "partial_rotary_factor": 0.75,
+            "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+            "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 9.0],
+        },
+    },
+    "smollm3": {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 24},
+    "mixtral": {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 24},
+    "qwen2_moe": {
+        "num_experts": 7,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 40,
+        "shared_expert_intermediate_size": 56,
+        "mlp_only_layers": [1],
+        "use_sliding_window": True,
+        "sliding_window": 24,
+        "max_window_layers": 2,
+    },
+    "qwen3_moe": {
+        "head_dim": 32,
+        "num_experts": 12,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 40,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
     },
 }
 """What makes each family itself: windows shorter than long prompts, explicit head sizes, caps."""
@@ -78,7 +125,7 @@ def make_checkpoint(
     _quiet()
     fields = SIZES | OWN_SIZES[arch] | {"tie_word_embeddings": tied} | overrides
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(arch, **fields))
-    _redraw(model, seed, zero_centred=arch == "gemma2")
+    _redraw(model, seed, zero_centred=arch.startswith("gemma"))
     model.to(getattr(torch, dtype))
     size = sum(p.numel() * p.element_size() for p in set(model.parameters()))
     model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -123,7 +170,27 @@ def _redraw(model: torch.nn.Module, seed: int, *, zero_centred: bool) -> None:
                 parameter.copy_(spread * 0.1)
             else:
                 drawn = torch.randn(parameter.shape, generator=generator)
-                parameter.copy_(drawn * 1.5 / parameter.shape[-1] ** 0.5)
+                wide = ROUTER if name.endswith("mlp.gate.weight") else 1.5
+                parameter.copy_(drawn * wide / parameter.shape[-1] ** 0.5)
+        _bias_routers(model)
+
+
+ROUTER = 6.0
+"""Routers are sure of most tokens, as trained ones are: rounding seldom changes an expert."""
+
+
+def _bias_routers(model: torch.nn.Module) -> None:
+    """One channel is the same for all tokens; by it expert 0 is liked, expert 1 never taken."""
+    named = dict(model.named_parameters())
+    routers = [weight for name, weight in named.items() if name.endswith("mlp.gate.weight")]
+    if not routers:
+        return
+    model.get_input_embeddings().weight[:, 0] = 0.75
+    for name, weight in named.items():
+        if "o_proj" in name or "down_proj" in name:
+            weight.select(-2, 0).zero_()
+    for router in routers:
+        router[0, 0], router[1, 0] = 20.0, -300.0
 
 
 def _write_tokenizer(directory: Path, vocab: int) -> None:

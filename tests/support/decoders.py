@@ -17,13 +17,21 @@ from vcc.engine.trace.decoder import StepShape, decoder_trace
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Pieces, Traced
 
+LAYERED: dict[str, dict[str, Any]] = {
+    "gemma3_text": {"layer_types": None, "sliding_window_pattern": 2},
+    "smollm3": {"no_rope_layers": None, "no_rope_layer_interval": 2},
+    "qwen2_moe": {"mlp_only_layers": None, "decoder_sparse_step": 2},
+}
+"""Settings by layer of `support.checkpoints`, as a rule for any number of layers."""
+
 SHAPE = StepShape(max_tokens=256, max_seqs=16, block_size=8, max_blocks_per_seq=8)
 
 
 def spec(arch: str, layers: int, **fields: Any) -> DecoderSpec:
     """A tiny decoder of one of the families of `support.checkpoints`."""
     config = {"architectures": [ARCHITECTURES[arch]], **SIZES, **OWN_SIZES[arch]}
-    return spec_of(config | {"num_hidden_layers": layers} | fields)
+    found = spec_of(config | LAYERED.get(arch, {}) | {"num_hidden_layers": layers} | fields)
+    return found.for_length(found.usual_length)
 
 
 def traced_decoder(

@@ -25,7 +25,7 @@ def load_decoder(directory: Path, dtype: str, ops: OpChoice | None = None) -> De
     wanted: torch.dtype = getattr(torch, dtype)
     weights, _ = load_weights(bindings_of(source.spec), source.tensors, wanted)
     with torch.device("meta"):
-        decoder = Decoder(source.spec, wanted, ops)
+        decoder = Decoder(source.spec.for_length(source.spec.usual_length), wanted, ops)
     return decoder.assign(weights)
 
 

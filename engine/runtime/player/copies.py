@@ -14,7 +14,16 @@ from itertools import accumulate
 from typing import Any
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.expressions import Binding, Cat, FromTensor, Rows, Stack, Tied, Transpose
+from vcc.engine.models.expressions import (
+    Binding,
+    Cat,
+    Each,
+    FromTensor,
+    Rows,
+    Stack,
+    Tied,
+    Transpose,
+)
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 
 
@@ -119,7 +128,7 @@ class Evaluator:
         joined = _one_after_another(values)
         return Value((sum(value.shape[0] for value in values), *values[0].shape[1:]), joined)
 
-    def _stack(self, binding: Stack) -> Value:
+    def _stack(self, binding: Stack | Each) -> Value:
         values = [self.value(part) for part in binding.parts]
         if len({value.shape for value in values}) > 1:
             raise _disagree(binding, _shapes(values))
@@ -152,6 +161,7 @@ _FORMS: Mapping[type[Any], Callable[[Evaluator, Any], Value]] = {
     Rows: Evaluator._rows,
     Cat: Evaluator._cat,
     Stack: Evaluator._stack,
+    Each: Evaluator._stack,
     Transpose: Evaluator._transpose,
 }
 

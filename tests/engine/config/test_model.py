@@ -53,4 +53,13 @@ def test_bad_values(values: dict[str, object]) -> None:
 def test_layouts_that_cannot_be_built_are_refused_by_name(name: str) -> None:
     check_parallel(ParallelConfig())
     with pytest.raises(ConfigError, match=f"{name} = 2 is not supported yet"):
-        check_parallel(ParallelConfig(**{name: 2}))
+        check_parallel(ParallelConfig(**{name: 2}), experts=8)
+
+
+@pytest.mark.parametrize(
+    ("experts", "why"), [(0, "it has no experts"), (7, "its 7 experts do not divide by 2")]
+)
+def test_a_layout_that_the_experts_do_not_have_is_refused(experts: int, why: str) -> None:
+    with pytest.raises(ConfigError, match="ep = 2 does not fit the model") as caught:
+        check_parallel(ParallelConfig(ep=2), experts)
+    assert caught.value.why == why

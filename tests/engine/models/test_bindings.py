@@ -30,7 +30,7 @@ def tensors(found: DecoderSpec) -> dict[str, TensorInfo]:
 def test_every_parameter_has_a_binding_and_no_other_has(arch: str, tied: bool) -> None:
     found = spec(arch, tie_word_embeddings=tied)
     with torch.device("meta"):
-        decoder = Decoder(found, torch.float32)
+        decoder = Decoder(found.for_length(found.usual_length), torch.float32)
     bindings = bindings_of(found, tensors(found))
     assert bindings.keys() == dict(decoder.named_parameters()).keys()
     assert all(parse(str(binding)) == binding for binding in bindings.values())

@@ -12,7 +12,7 @@ from vcc.cache.errors import DeviceError, ModelError
 from vcc.engine.config.model import DTYPES_OF, resolve_model
 from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.types import ModelConfig
-from vcc.engine.models.architectures import ACTIVATIONS, ARCHITECTURES, LATER, REFUSED, spec_of
+from vcc.engine.models.architectures import ACTIVATIONS, ARCHITECTURES, REFUSED, spec_of
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.rope import _KINDS
 from vcc.engine.models.source import open_source
@@ -64,7 +64,6 @@ def refused(config: dict[str, Any]) -> ModelError:
 def test_the_supported_architectures_are_those_of_the_table() -> None:
     table = TEXT.partition("## What is refused")[0]
     assert re.findall(r"^\| `(\w+ForCausalLM)`", table, re.MULTILINE) == list(ARCHITECTURES)
-    assert f"Planned: {', '.join(LATER)}." in table
     assert all(f"`{name}`" in table for name in (*_KINDS, *ACTIVATIONS))
 
 

@@ -1,0 +1,145 @@
+"""The weights of one decoder layer: each parameter with the checkpoint's tensors that make it.
+
+Torch-free. One table of rows gives both what a checkpoint must hold and how it is bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from vcc.engine.models.architecture_table import ARCHITECTURES
+from vcc.engine.models.decoder_spec import DecoderSpec
+from vcc.engine.models.expert_spec import ExpertSpec
+from vcc.engine.models.expressions import Binding, Cat, Each, FromTensor
+from vcc.engine.models.tensor_info import Shape, TensorInfo
+from vcc.engine.models.tensor_names import STACKED, STACKED_BLOCK, TensorNames
+
+NUMBER = "*"
+"""Where an expert's number stands in the name of its tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter and its sources.
+
+    Attributes:
+        parameter: name in the module.
+        sources: (tensor, shape) in order, joined along the first dimension.
+        each: of how many experts the sources are, stacked along a new dimension; 0 means none.
+    """
+
+    parameter: str
+    sources: tuple[tuple[str, Shape], ...]
+    each: int = 0
+
+    def binding(self) -> Binding:
+        """The expression that makes the parameter."""
+        parts = tuple(FromTensor(name) for name, _ in self.sources)
+        joined: Binding = parts[0] if len(parts) == 1 else Cat(parts)
+        return Each(joined, 0, self.each) if self.each else joined
+
+    def tensors(self) -> Iterator[tuple[str, Shape]]:
+        """Name and shape of every tensor it needs."""
+        if not self.each:
+            yield from self.sources
+            return
+        for index in range(self.each):
+            for name, shape in self.sources:
+                yield name.replace(NUMBER, str(index)), shape
+
+
+def layer_weights(spec: DecoderSpec, index: int) -> Iterator[Weight]:
+    """All weights of a layer."""
+    made, names = _Layer(spec, index), ARCHITECTURES[spec.architecture].names
+    yield from made.attention(names)
+    if spec.experts is not None and spec.is_sparse(index):
+        yield from made.experts(spec.experts, names)
+    else:
+        yield from made.gated("mlp", "mlp", names, spec.intermediate, bias=spec.mlp_bias)
+    yield from made.norms()
+
+
+def stacked_in(spec: DecoderSpec, tensors: Iterable[str] | Mapping[str, TensorInfo]) -> bool:
+    """Whether a checkpoint stores the experts of a layer as one tensor."""
+    wanted = {
+        f"model.layers.{index}.{STACKED_BLOCK}.{STACKED[0]}"
+        for index in range(spec.layers)
+        if spec.is_sparse(index)
+    }
+    return not wanted.isdisjoint(tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    spec: DecoderSpec
+    index: int
+
+    def weight(self, parameter: str, *sources: tuple[str, Shape], each: int = 0) -> Weight:
+        home = f"model.layers.{self.index}"
+        named = tuple((f"{home}.{name}", shape) for name, shape in sources)
+        return Weight(f"layers.{self.index}.{parameter}", named, each)
+
+    def linear(
+        self,
+        parameter: str,
+        names: tuple[str, ...],
+        widths: tuple[int, ...],
+        inner: int,
+        bias: bool,
+    ) -> Iterator[Weight]:
+        """A projection, of several sources side by side or of one that is all of them."""
+        outer = widths if len(names) == len(widths) else (sum(widths),)
+        pairs = tuple(zip(names, outer, strict=True))
+        yield self.weight(f"{parameter}.weight", *((f"{n}.weight", (w, inner)) for n, w in pairs))
+        if bias:
+            yield self.weight(f"{parameter}.bias", *((f"{n}.bias", (w,)) for n, w in pairs))
+
+    def attention(self, names: TensorNames) -> Iterator[Weight]:
+        spec = self.spec
+        widths = (spec.q_width, spec.kv_width, spec.kv_width)
+        qkv = tuple(f"self_attn.{name}" for name in names.qkv)
+        yield from self.linear("attn.qkv", qkv, widths, spec.hidden, spec.qkv_bias)
+        o = ("self_attn.o_proj",)
+        yield from self.linear("attn.o", o, (spec.hidden,), spec.q_width, spec.o_bias)
+
+    def gated(
+        self, parameter: str, block: str, names: TensorNames, width: int, bias: bool = False
+    ) -> Iterator[Weight]:
+        """A gated feed-forward layer."""
+        gate_up = tuple(f"{block}.{name}" for name in names.gate_up)
+        hidden = self.spec.hidden
+        yield from self.linear(f"{parameter}.gate_up", gate_up, (width, width), hidden, bias)
+        down = (f"{block}.down_proj",)
+        yield from self.linear(f"{parameter}.down", down, (hidden,), width, bias)
+
+    def experts(self, experts: ExpertSpec, names: TensorNames) -> Iterator[Weight]:
+        hidden, width, count = self.spec.hidden, experts.width, experts.count
+        block = STACKED_BLOCK if experts.stacked else names.sparse
+        yield from self.linear("mlp.router", (f"{block}.gate",), (count,), hidden, bias=False)
+        if experts.stacked:
+            shapes = ((count, 2 * width, hidden), (count, hidden, width))
+            for parameter, name, shape in zip(("gate_up", "down"), STACKED, shapes, strict=True):
+                yield self.weight(f"mlp.experts.{parameter}", (f"{block}.{name}", shape))
+        else:
+            gate, up, down = (f"{block}.experts.{NUMBER}.{n}.weight" for n in names.expert)
+            sources = ((gate, (width, hidden)), (up, (width, hidden)))
+            yield self.weight("mlp.experts.gate_up", *sources, each=count)
+            yield self.weight("mlp.experts.down", (down, (hidden, width)), each=count)
+        if experts.shared:
+            shared = f"{block}.shared_expert"
+            yield from self.gated("mlp.shared", shared, names, experts.shared)
+            yield from self.linear("mlp.shared_gate", (f"{shared}_gate",), (1,), hidden, bias=False)
+
+    def norms(self) -> Iterator[Weight]:
+        spec = self.spec
+        found = [("input_norm", "input_layernorm", spec.hidden)]
+        found.append(("post_attention_norm", "post_attention_layernorm", spec.hidden))
+        if spec.sandwich:
+            found.append(("pre_feedforward_norm", "pre_feedforward_layernorm", spec.hidden))
+            found.append(("post_feedforward_norm", "post_feedforward_layernorm", spec.hidden))
+        if spec.qk_norm:
+            found.append(("attn.q_norm", "self_attn.q_norm", spec.head_dim))
+            found.append(("attn.k_norm", "self_attn.k_norm", spec.head_dim))
+        for parameter, name, size in found:
+            yield self.weight(f"{parameter}.weight", (f"{name}.weight", (size,)))
