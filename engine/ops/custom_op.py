@@ -8,11 +8,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.ops.backends import BACKENDS, NATIVE
 from vcc.engine.ops.choice import OpChoice, Subject, choose
+from vcc.engine.ops.register import load_ops
+from vcc.engine.ops.schemas import NAMESPACE
 from vcc.engine.ops.surfaces.call import laid_out, surface_ops
 from vcc.engine.ops.surfaces.row import Row, Strides
+
+THROUGH_TORCH = frozenset({"cpu", "cuda"})
+"""Back ends whose kernels are called as operators of torch."""
+
+FAKES = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd")
+"""What makes an operator run on tensors without data."""
 
 _STRICTEST = (Strides.CONTIGUOUS, Strides.ROWS, Strides.ANY)
 
@@ -32,6 +40,10 @@ class CustomOp(nn.Module):
     Args:
         choice: enabled operators, platform, install and replacements.
         facts: numbers of the layer that a kernel may limit, such as `width`.
+
+    Raises:
+        UsageError: a replacement that is no subclass, or an operator that is not registered.
+        CompileError: an operator without a fake, which no trace could pass.
     """
 
     op: ClassVar[str]
@@ -59,6 +71,8 @@ class CustomOp(nn.Module):
         self.route = choose(subject, choice, facts)
         self.method, self.choice_reason = self.route.method, self.route.reason
         self.refusals: list[str] = []
+        if self.route.backend in THROUGH_TORCH and not _defined(type(self), self.method):
+            _check_operators(self.namespace, self.operators)
         rows = _rows(type(self), subject, self.route.backend)
         self._dtypes = _dtypes(rows)
         self._strides = min((row.strides for row in rows), key=_STRICTEST.index, default=None)
@@ -202,6 +216,28 @@ def _no_subclass(other: type, layer: str) -> UsageError:
         f"cannot replace the layer {layer} by {other.__name__}",
         f"{other.__name__} is not a subclass of {layer}",
     )
+
+
+def _check_operators(namespace: str, names: Sequence[str]) -> None:
+    """Every operator that a layer calls is there, and has a fake: said here, not by a trace."""
+    if namespace == NAMESPACE:
+        load_ops()
+        return
+    for name in names:
+        operator = f"{namespace}::{name}"
+        found = getattr(getattr(torch.ops, namespace), name, None)
+        if found is None:
+            raise UsageError(
+                f"the operator {operator} is not registered",
+                "nothing has defined it in this process",
+                "import the module that defines it first",
+            )
+        if not any(found.default.has_kernel_for_dispatch_key(key) for key in FAKES):
+            raise CompileError(
+                f"the operator {operator} has no fake implementation",
+                "tracing needs the shape and dtype of its result without its data",
+                f'register one: @torch.library.register_fake("{operator}")',
+            )
 
 
 def _defined(layer: type, method: str) -> bool:

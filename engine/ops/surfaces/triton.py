@@ -8,21 +8,25 @@ from __future__ import annotations
 from vcc.engine.ops.surfaces.row import Limit, Row, Strides, table
 
 WRAPPED = "vcc.engine.ops.triton.wrapped"
+FUSED = "vcc.engine.ops.triton.wrapped_fused"
 FLOATS = ("float32", "bfloat16", "float16")
 ONE_PROGRAM = (Limit("width", most=1 << 20),)
 """A norm's program holds its row: Triton's tensors have at most 2^20 elements."""
 
+NORMS = ("rms_norm", "fused_add_rms_norm")
+GATES = ("silu_and_mul", "gelu_and_mul")
+QUANTS = ("quant", "quant_dynamic")
+
+
+def _row(op: str, module: str = WRAPPED, limits: tuple[Limit, ...] = ()) -> Row:
+    return Row(op, f"{module}:{op}", dtypes=FLOATS, strides=Strides.ANY, limits=limits)
+
+
 ROWS = table(
-    Row("rms_norm", f"{WRAPPED}:rms_norm", dtypes=FLOATS, strides=Strides.ANY, limits=ONE_PROGRAM),
-    Row(
-        "fused_add_rms_norm",
-        f"{WRAPPED}:fused_add_rms_norm",
-        dtypes=FLOATS,
-        strides=Strides.ANY,
-        limits=ONE_PROGRAM,
-    ),
-    Row("silu_and_mul", f"{WRAPPED}:silu_and_mul", dtypes=FLOATS, strides=Strides.ANY),
-    Row("gelu_and_mul", f"{WRAPPED}:gelu_and_mul", dtypes=FLOATS, strides=Strides.ANY),
-    Row("rotary_embedding", f"{WRAPPED}:rotary_embedding", dtypes=FLOATS, strides=Strides.ANY),
+    *(_row(op, limits=ONE_PROGRAM) for op in NORMS),
+    *(_row(op) for op in (*GATES, "rotary_embedding")),
+    *(_row(f"{op}_{form}", FUSED, ONE_PROGRAM) for op in NORMS for form in QUANTS),
+    *(_row(f"{op}_{form}", FUSED) for op in GATES for form in QUANTS),
+    *(_row(op, FUSED) for op in ("qk_norm_rope", "rms_norm_linear")),
 )
 """Operator -> function that launches our kernel; each lays its arguments out by itself."""

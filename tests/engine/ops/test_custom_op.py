@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import CompileError, UsageError
 from vcc.engine.ops import native_torch
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.layers import CustomOp, RMSNorm, RotaryEmbedding, SiluAndMul
+from vcc.engine.ops.surfaces.row import Row, table
 
 ALL = OpChoice(frozenset({"rms_norm", "silu_and_mul", "rotary_embedding"}))
 TPU = OpChoice(frozenset({"rms_norm"}), "tpu")
@@ -181,6 +182,37 @@ def test_nan_goes_where_it_goes_in_plain_torch(ops: Any, where: str) -> None:
         assert want.isnan().any() or where == "weight"
     assert torch.equal(kernel(x).isnan(), plain(x).isnan())
     assert torch.equal(SiluAndMul(choice=ALL)(x).isnan(), SiluAndMul()(x).isnan())
+
+
+class Foreign(CustomOp):
+    """A layer whose operator is another project's."""
+
+    op, operators, namespace = "foreign", ("foreign",), "nofake_layer"
+    rows: ClassVar = {"cpu": table(Row("foreign", "nofake_layer::foreign"))}
+
+    def forward_native(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward_kernel(self, ops: Any, x: Tensor) -> Tensor:
+        return ops.foreign(x)
+
+
+def test_an_operator_without_a_fake_is_said_when_the_layer_is_built() -> None:
+    on = OpChoice(frozenset({"foreign"}))
+    with pytest.raises(UsageError, match="nofake_layer::foreign is not registered"):
+        Foreign(on)
+    library = torch.library.Library("nofake_layer", "DEF")
+    library.define("foreign(Tensor x) -> Tensor")
+    library.impl("foreign", torch.clone, "CPU")
+    with pytest.raises(CompileError, match="nofake_layer::foreign has no fake") as caught:
+        Foreign(on)
+    assert caught.value.hint == (
+        'register one: @torch.library.register_fake("nofake_layer::foreign")'
+    )
+    assert Foreign()(torch.ones(2)).sum() == 2
+    torch.library.register_fake("nofake_layer::foreign", torch.empty_like, lib=library)
+    assert Foreign(on).method == "forward_cpu"
+    library._destroy()
 
 
 def test_a_layer_copies_with_its_route() -> None:
