@@ -215,6 +215,16 @@ def test_an_operator_without_a_fake_is_said_when_the_layer_is_built() -> None:
     library._destroy()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_torch_compile_sees_through_a_layer(ops: Any, dtype: torch.dtype) -> None:
+    layer = RMSNorm(16, choice=ALL).to(dtype)
+    compiled = torch.compile(layer, backend="eager", fullgraph=True, dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 16).to(dtype)
+        for got, want in zip(compiled(x, x), layer(x, x), strict=True):
+            assert torch.equal(got, want)
+
+
 def test_a_layer_copies_with_its_route() -> None:
     layer = copy.deepcopy(RMSNorm(8, choice=ALL))
     assert layer.route == RMSNorm(8, choice=ALL).route
