@@ -72,13 +72,20 @@ def _host_torch(one: Difference) -> str:
 
 
 def _source(one: Difference) -> str:
+    what = "the model" if one.label.startswith("model.") else "with it"
     if one.found is None or one.wanted is None:
-        return "another set of source files: vcc compile builds the model as it is now"
-    return "the source was edited since: vcc compile builds the model as it is now"
+        return f"another set of source files: vcc compile builds {what} as it is now"
+    return f"the source was edited since: vcc compile builds {what} as it is now"
 
 
 def _rebuild(one: Difference) -> str:
     return "vcc compile builds one"
+
+
+def _back_end(one: Difference) -> str:
+    """A custom op that runs elsewhere: the artifact's back end can be asked for."""
+    op, backend = one.label.removeprefix("op."), (one.found or "native").partition(" ")[0]
+    return f'"custom_ops": ["+{op}:{backend}"] where that back end is, or {_HERE}'
 
 
 _REBUILD: Hint = _rebuild
@@ -115,6 +122,9 @@ HINTS: Mapping[str, Hint] = {
     "version.triton": _install("triton"),
     "version.vcc": _install("vcc"),
     "version.": lambda one: _HERE,
+    "op.": _back_end,
+    "user_op.": _source,
+    "user_pass.": _source,
     "vcc.source": lambda one: "vcc's own build side changed: vcc compile builds one with this vcc",
     "compiler": lambda one: f"CXX={(one.found or '').partition(' ')[0]}, or vcc compile with this",
     "env.": lambda one: f"set {one.label.removeprefix('env.')} as it was: {one.found}",

@@ -36,6 +36,10 @@ def test_every_host_rule_has_a_hint() -> None:
         ("config.inductor_config", '{"a":1}', """'{"inductor_config": {"a":1}}'"""),
         ("config.backend", "eager", """'{"backend": "eager"}'"""),
         ("config.dynamic_shapes.seqs.max", "8", """{"dynamic_shapes": {"seqs": {"max": 8}}}"""),
+        ("op.rms_norm", "triton", '"custom_ops": ["+rms_norm:triton"] where that back end is'),
+        ("op.rms_norm", "hip 0.1.9", '["+rms_norm:hip"]'),
+        ("user_op.rms_norm", "ab", "the source was edited since: vcc compile builds with it"),
+        ("user_pass.mine:PASS", "ab", "the source was edited since"),
         ("of.a.later.vcc", "1", "vcc compile builds one"),
     ],
 )
