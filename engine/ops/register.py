@@ -11,7 +11,9 @@ import torch
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine import native
+from vcc.engine.config.environment import read_environment
 from vcc.engine.ops import native_fused, native_torch, schemas
+from vcc.engine.ops.cuda import eager
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,10 @@ class _Loaded:
 def _load() -> _Loaded:
     library = torch.library.Library(schemas.NAMESPACE, "DEF")
     schemas.define(library)
+    eager.define(library)
     backend = _load_compiled()
+    if backend.name == "cpu" and torch.version.cuda is not None:
+        eager.hand_over(read_environment().libcuda)
     for name, function in (*native_torch.IMPLEMENTATIONS, *native_fused.IMPLEMENTATIONS):
         if not _has_cpu_kernel(name):
             library.impl(name, function, "CPU")

@@ -14,6 +14,7 @@ from torch import Tensor
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.table.types import When
+from vcc.engine.ops.cuda import eager
 from vcc.engine.ops.triton.registry import Facts, Launches, TensorLayout, launches
 from vcc.engine.torch_shim.profiles import DeviceProfile
 
@@ -37,7 +38,8 @@ class EagerOps:
     def register(self) -> torch.library.Library:
         """Make them CUDA's implementations of `torch.ops.vcc`, for as long as the result lives."""
         library = torch.library.Library(NAMESPACE, "IMPL")
-        library.impl("kv_write", self.kv_write, "CUDA")
+        if not eager.usable(self.profile.target):
+            library.impl("kv_write", self.kv_write, "CUDA")
         library.impl("paged_attention", self.paged_attention, "CUDA")
         return library
 

@@ -1,0 +1,48 @@
+// How many threads a row gets: the same rules as engine/ops/cuda/rows.py, which a test compares.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+namespace vcc::cuda {
+
+constexpr int64_t kMostWidth = 16384, kNarrow = 8192;
+constexpr int64_t kWarp = 32, kChunk = 16, kSmallBlock = 256, kTogether = 2;
+
+inline int64_t ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t warps(int64_t threads) { return ceildiv(threads, kWarp) * kWarp; }
+inline int64_t chunks_of(int64_t width, int64_t item) { return ceildiv(width * item, kChunk); }
+inline int64_t power_of_two(int64_t value) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(value, 1))));
+}
+
+struct RowShape {
+  bool wide;
+  int64_t row_threads, threads;
+  int64_t blocks(int64_t rows) const { return ceildiv(rows, threads / row_threads); }
+};
+
+inline RowShape row_shape(int64_t width, int64_t item) {
+  const int64_t chunks = chunks_of(width, item);
+  const bool wide = width > kNarrow;
+  const int64_t kept = wide || item == 4 ? 4 : 2;
+  if (chunks <= kWarp * kept) {
+    return {wide, std::min(kWarp, power_of_two(chunks)), kSmallBlock};
+  }
+  const int64_t threads = warps(ceildiv(chunks, kept));
+  return {wide, threads, threads};
+}
+
+struct PartShape {
+  int64_t row_blocks, threads;
+  int64_t blocks(int64_t rows) const { return row_blocks * rows; }
+};
+
+inline PartShape part_shape(int64_t width, int64_t item) {
+  const int64_t chunks = std::max<int64_t>(1, chunks_of(width, item));
+  const int64_t row_blocks = ceildiv(chunks, kTogether * kSmallBlock);
+  return {row_blocks, warps(ceildiv(chunks, kTogether * row_blocks))};
+}
+
+}  // namespace vcc::cuda
