@@ -6,21 +6,31 @@ across attention, so that a build with it leaves the graph uncut; it is off at e
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
 from vcc.engine.passes.base import Gate, Outcome, PassContext, builtin
-from vcc.engine.passes.fusing import comes_before, fuse
-from vcc.engine.passes.pattern import Capture, Match, Op
+from vcc.engine.passes.fusing import fuse, moved_before
+from vcc.engine.passes.memory import memory_of, writers
+from vcc.engine.passes.pattern import Capture, Match
 from vcc.engine.passes.quant_forms import FP8, NEAR, static
 from vcc.engine.passes.rewrite import call, replace
 from vcc.engine.torch_shim.nodes import call_arguments
 
 aten, vcc = torch.ops.aten, torch.ops.vcc
 
-OUT = Op(
-    (aten.empty_like.default, aten.empty.memory_format), Capture("like"), name="out", shared=True
-)
+
+def _attended(given: Any) -> str:
+    """The condition of a capture: a buffer that attention alone fills."""
+    users = given.users if isinstance(given, Node) else ()
+    filled = [one for one in users if one.target is vcc.paged_attention.default]
+    fresh = isinstance(given, Node) and given.target is aten.empty_like.default
+    return "" if fresh and len(filled) == 1 else f"{given} is no result of attention"
+
+
+OUT = Capture("out", _attended)
 
 
 def fuse_attention_quant(graph: GraphModule, context: PassContext) -> Outcome:
@@ -30,14 +40,13 @@ def fuse_attention_quant(graph: GraphModule, context: PassContext) -> Outcome:
 
 def _build(found: Match) -> str:
     root, out, scale = found.nodes[0], found.captures["out"], found.captures["scale"]
-    written = [user for user in out.users if user.target is vcc.paged_attention.default]
-    if len(written) != 1:
-        return f"{out} is no result of attention"
-    attention = written[0]
+    attention = next(user for user in out.users if user.target is vcc.paged_attention.default)
     other = next((u for u in out.users if u is not attention and u not in found.nodes), None)
     if other is not None:
         return f"{out} is also read by {other}"
-    if not comes_before(scale, attention):
+    if memory_of(scale) in writers(root.graph):
+        return f"{scale} is written in place"
+    if not moved_before(scale, attention):
         return f"{scale} is made after {attention}"
     _replace(root, out, attention, scale)
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -164,8 +164,12 @@ def comes_before(node: Any, place: Node) -> bool:
     return order[node] < order[place]
 
 
-def last_of(nodes: Iterable[Node]) -> Node:
-    """The last of some nodes in the order of their graph."""
-    wanted = list(nodes)
-    order = {one: index for index, one in enumerate(wanted[0].graph.nodes)}
-    return max(wanted, key=lambda one: order[one])
+def moved_before(node: Node, place: Node) -> bool:
+    """Whether a value is there at a place; a view of what is there is moved up to it."""
+    if comes_before(node, place):
+        return True
+    view = node.op == "call_function" and not _moves_data(node)
+    if not view or not all(comes_before(one, place) for one in node.all_input_nodes):
+        return False
+    place.prepend(node)
+    return True

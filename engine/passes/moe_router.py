@@ -38,7 +38,10 @@ FUSED = {aten.softmax.int: vcc.topk_softmax, aten.sigmoid.default: vcc.topk_sigm
 
 def fuse_moe_router(graph: GraphModule, context: PassContext) -> Outcome:
     """Find the likeliest experts of each row in one call."""
-    return fuse(graph, ((RENORMALISED, _build), (TOPK, _build)), 3)
+    whole = fuse(graph, ((RENORMALISED, _build),), 3)
+    rest = fuse(graph, ((TOPK, _build),))
+    refused = (*whole.refused, *rest.refused)
+    return Outcome(whole.matches + rest.matches, refused, whole.saved + rest.saved)
 
 
 def _build(found: Match) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from vcc.engine.passes.fusing import RESHAPES, Build, a_number, comes_before
+from vcc.engine.passes.fusing import RESHAPES, Build, a_number, moved_before
 from vcc.engine.passes.pattern import Capture, Const, Either, Match, Op, Pattern
 from vcc.engine.passes.rewrite import call, item, replace, value
 from vcc.engine.torch_shim.fake import expression
@@ -85,7 +85,7 @@ def forms_of(of: Pattern, fused: Fused) -> tuple[tuple[Op, Build], ...]:
 
 def _static(found: Match, fused: Fused) -> str:
     scale, made = found.captures["scale"], found.captures["made"]
-    if not comes_before(scale, made):
+    if not moved_before(scale, made):
         return f"{scale} is made after {made}"
     reason = _rounded(found)
     if not reason:
