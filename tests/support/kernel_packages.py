@@ -24,10 +24,11 @@ def _dense(*tensors):
         assert tensor.is_contiguous(), "rows of it are not contiguous"
 
 
-def rms_norm_cu(out, input, weight, epsilon):
-    calls.append("rms_norm_cu")
-    _dense(out, input, weight)
-    out.copy_(plain.rms_norm(input, weight, epsilon))
+def rmsnorm2d_fwd(input, weight, epsilon, use_model_sensitive_rmsnorm=0):
+    calls.append("rmsnorm2d_fwd")
+    _dense(input, weight)
+    assert input.dim() == 2 and input.dtype in (torch.float16, torch.bfloat16)
+    return plain.rms_norm(input, weight, epsilon)
 
 
 def rmsnorm2d_fwd_with_add(
@@ -35,6 +36,7 @@ def rmsnorm2d_fwd_with_add(
 ):
     calls.append("rmsnorm2d_fwd_with_add")
     _dense(out, input, residual_in, residual_out, weight)
+    assert {t.dim() for t in (out, input, residual_in, residual_out)} == {2}
     y, total = plain.fused_add_rms_norm(input, residual_in, weight, epsilon)
     out.copy_(y), residual_out.copy_(total)
 
@@ -92,6 +94,7 @@ def define(schema, function):
 
 
 def rms_norm(result, input, weight, epsilon):
+    assert result.dim() == input.dim() == 2
     result.copy_(plain.rms_norm(input, weight, epsilon))
 
 

@@ -1,6 +1,7 @@
 """AITER, AMD's kernels: PyPI `amd-aiter`, module `aiter`; read from release 0.1.7.post2.dev18.
 
-Results go into tensors of the caller's. There is no weight offset in this release, and its
+Its norms are those of Composable Kernel, which sum in fp32 and take matrices; `rms_norm_cu` of the
+same package sums squares in the element type. There is no weight offset in this release, and its
 activations read contiguous rows of 16-bit values.
 """
 
@@ -36,9 +37,10 @@ def router_scratch(sizes: Sizes) -> int:
 ROWS = table(
     Row(
         "rms_norm",
-        "aiter:rms_norm_cu",
-        {"out": Out(0), "input": Arg("x"), "weight": Arg("weight"), "epsilon": Arg("eps")},
-        dtypes=("float32", *HALVES),
+        "aiter:rmsnorm2d_fwd",
+        {"input": Arg("x", View.MATRIX), "weight": Arg("weight"), "epsilon": Arg("eps")},
+        returns=True,
+        dtypes=HALVES,
         strides=Strides.CONTIGUOUS,
         limits=PLAIN_WEIGHT,
         archs=ARCHS,
@@ -48,10 +50,10 @@ ROWS = table(
         "fused_add_rms_norm",
         "aiter:rmsnorm2d_fwd_with_add",
         {
-            "out": Out(0),
-            "input": Arg("x"),
-            "residual_in": Arg("residual"),
-            "residual_out": Out(1),
+            "out": Out(0, View.MATRIX),
+            "input": Arg("x", View.MATRIX),
+            "residual_in": Arg("residual", View.MATRIX),
+            "residual_out": Out(1, View.MATRIX),
             "weight": Arg("weight"),
             "epsilon": Arg("eps"),
         },

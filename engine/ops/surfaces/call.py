@@ -71,6 +71,10 @@ def run(row: Row, symbol: Callable[..., Any], op: OpSchema, *arguments: Any) -> 
     results = op.meta(*arguments)
     many = isinstance(results, tuple)
     fresh: list[Tensor] = list(results) if many else [results]
+    if row.returns:
+        given_over = {name: _value(one, row, given, fresh) for name, one in row.arguments.items()}
+        made: Tensor = symbol(**given_over)
+        return made.view(fresh[0].shape)
     for call in row.calls:
         for value in call.values():
             if isinstance(value, InOut):
@@ -101,6 +105,8 @@ def _value(value: Value, row: Row, given: Given, fresh: list[Tensor]) -> Any:
 
 
 def _seen(tensor: Tensor, view: View, given: Given) -> Tensor:
+    if view is View.MATRIX:
+        return tensor.view(-1, tensor.shape[-1])
     tokens = tensor.shape[0] if tensor.dim() else 1
     if view is View.HEADS:
         return tensor.view(tokens, -1, given["head_dim"])

@@ -23,9 +23,10 @@ class Strides(Enum):
 
 
 class View(Enum):
-    """How a matrix `[T, H * D]` is handed over."""
+    """The shape in which a tensor is handed over; T rows, H heads of D, R rotated values."""
 
     PLAIN = "as it is"
+    MATRIX = "[rows, width]"
     HEADS = "[T, H, D]"
     SBHD = "[T, 1, H, D]"
     ANGLES = "[T, 1, 1, R / 2]"
@@ -132,12 +133,13 @@ class Row:
         arguments: the symbol's argument names to what each is given; none where they are ours.
         again: arguments of further calls of the symbol, where one call gives one result.
         implied: arguments of ours that the shapes of results tell.
+        returns: the symbol returns the one result, in the shape of its input.
         dtypes: element types of the operator's activations.
         strides: layouts that the kernel takes.
         limits: numbers of the layer that it takes.
         archs: architectures that it is compiled for; empty for all of the platform.
         minimum: the first version of the package that has it; empty for ours.
-        capturable: a static graph may hold it: no synchronisation, no allocation of its own.
+        capturable: a static graph may hold it: it neither waits nor allocates past torch.
         workspace: bytes of scratch memory, as a function of sizes.
     """
 
@@ -146,6 +148,7 @@ class Row:
     arguments: Mapping[str, Value] = field(default_factory=dict)
     again: tuple[Mapping[str, Value], ...] = ()
     implied: tuple[str, ...] = ()
+    returns: bool = False
     dtypes: tuple[str, ...] = ("float32", "bfloat16")
     strides: Strides = Strides.ROWS
     limits: tuple[Limit, ...] = ()

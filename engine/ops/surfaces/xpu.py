@@ -1,8 +1,9 @@
 """vllm-xpu-kernels, kernels for Intel GPUs: PyPI `vllm-xpu-kernels`; read from release 0.1.12.1.
 
 Importing its extension modules registers operators of torch; results go into tensors of the
-caller's, or over the input. There is no weight offset in `rms_norm`. Its rotation computes in the
-element type of the activations, so only fp32 keeps the one rounding that ours promises.
+caller's, or over the input. There is no weight offset in `rms_norm`, which rounds once more before
+it multiplies by the weight, as transformers does. Its rotation computes in the element type of the
+activations: only fp32 keeps what ours promises.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ ROWS = table(
     Row(
         "rms_norm",
         "_C::rms_norm",
-        {"result": Out(0), "input": Arg("x"), "weight": Arg("weight"), "epsilon": Arg("eps")},
+        {
+            "result": Out(0, View.MATRIX),
+            "input": Arg("x", View.MATRIX),
+            "weight": Arg("weight"),
+            "epsilon": Arg("eps"),
+        },
         dtypes=FLOATS,
         strides=Strides.CONTIGUOUS,
         limits=PLAIN_WEIGHT,

@@ -29,7 +29,7 @@ from vcc.engine.ops.surfaces.call import surface_ops
 PLATFORMS = {"hip": "rocm", "xpu": "xpu"}
 VERSIONS = {"hip": "0.1.9", "xpu": "0.1.12.1"}
 CALLS = {
-    "hip": ("aiter", "rms_norm_cu", "rmsnorm2d_fwd_with_add"),
+    "hip": ("aiter", "rmsnorm2d_fwd", "rmsnorm2d_fwd_with_add"),
     "xpu": ("vllm_xpu_kernels._C", "rms_norm", "fused_add_rms_norm"),
 }
 
@@ -76,6 +76,8 @@ def test_norms_go_to_the_package_and_equal_plain_torch(package: str) -> None:
     assert torch.equal(wide, before[0])
     assert torch.equal(residual, before[1])
     assert calls(package) == [*CALLS[package][1:]]
+    heads = torch.randn(3, 4, 48).bfloat16()
+    assert torch.equal(layer(heads), native_torch.rms_norm(heads, layer.weight, 1e-5))
     twice = layer(residual, residual)
     assert torch.equal(twice[1], residual + residual)
     assert layer.refusals == []
@@ -133,7 +135,7 @@ def test_the_alias_of_forward_hip(package: str) -> None:
     x = torch.randn(2, 16).bfloat16()
     if package == "hip":
         assert torch.equal(layer.forward_rocm(x), layer.forward_hip(x))
-        assert calls(package) == ["rms_norm_cu"] * 2
+        assert calls(package) == ["rmsnorm2d_fwd"] * 2
 
 
 def test_a_package_without_the_symbol_is_an_error_that_names_both(
@@ -143,7 +145,7 @@ def test_a_package_without_the_symbol_is_an_error_that_names_both(
     kernel_packages.install(tmp_path, "hip", "0.1.9", monkeypatch)
     surface_ops.cache_clear()
     layer: Any = RMSNorm(16, choice=choice("hip"))
-    with pytest.raises(DeviceError, match="amd-aiter does not give aiter:rms_norm_cu") as caught:
+    with pytest.raises(DeviceError, match="amd-aiter does not give aiter:rmsnorm2d_fwd") as caught:
         layer.bfloat16()(torch.randn(2, 16).bfloat16())
     assert "0.1.7" in caught.value.hint
     sys.modules.pop("aiter", None)
