@@ -82,6 +82,6 @@ def _kernels(on_gpu: bool) -> Any:
     """On a GPU the Triton kernels, each a launch of the piece; Triton is imported by a build."""
     if not on_gpu:
         return torch.ops.vcc
-    from vcc.engine.ops.triton import wrapped_experts
+    import vcc.engine.ops.triton.wrapped_experts as kernels
 
-    return wrapped_experts
+    return kernels

@@ -62,10 +62,10 @@ def _product(total, left, right, inner, DEPTH: tl.constexpr, TILE_K: tl.constexp
         a, w = tl.load(left + start), tl.load(right + start)
         total = tl.dot(a, tl.trans(w), total, input_precision="ieee")
     if DEPTH % TILE_K:
-        start: tl.constexpr = DEPTH - DEPTH % TILE_K
-        held = (start + inner < DEPTH)[None, :]
-        a = tl.load(left + start, mask=held, other=0.0)
-        w = tl.load(right + start, mask=held, other=0.0)
+        last: tl.constexpr = DEPTH - DEPTH % TILE_K
+        held = (last + inner < DEPTH)[None, :]
+        a = tl.load(left + last, mask=held, other=0.0)
+        w = tl.load(right + last, mask=held, other=0.0)
         total = tl.dot(a, tl.trans(w), total, input_precision="ieee")
     return total
 
