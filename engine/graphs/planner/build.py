@@ -30,6 +30,7 @@ from vcc.engine.graphs.table.encode import encode
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.expressions import Tied
 from vcc.engine.monitor import Counters
+from vcc.engine.op_routes import op_routes
 from vcc.engine.ops.cuda.kernel import own_driver_floor
 from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.passes.apply import version_pairs
@@ -176,11 +177,19 @@ def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPie
         shape.block_size,
         shape.max_blocks_per_seq,
         source.spec.vocab if decoder else 0,
+        _own_writes(settled),
     )
     limits = StepLimits(shape.max_tokens, shape.max_seqs, MOST_BLOCKS) if decoder else None
     bindings = bindings_of(source.spec) if decoder else {}
     tied = {name: one.name for name, one in bindings.items() if isinstance(one, Tied)}
     return join(pieces, planned, facts, limits, tied, settled.request.jobs)
+
+
+def _own_writes(settled: Settled) -> frozenset[str]:
+    """Writes into the cache go the way of the rotary embedding, which is fused into them."""
+    routes = {one.op: one.route.backend for one in op_routes(settled)}
+    taken = routes.get("rotary_embedding") == "cuda"
+    return frozenset({"kv_write", "rope_kv_write"}) if taken else frozenset()
 
 
 def _content(

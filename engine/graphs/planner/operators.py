@@ -58,7 +58,7 @@ def operator_of(call: Call, values: Mapping[str, Located], facts: Facts) -> Oper
     known = op in BUILDERS or op in CSRC
     if call.returns or not name.startswith(NAMESPACE) or not known:
         raise refused("the step", name, "it has no kernel of its own on CUDA")
-    if op not in BUILDERS:
+    if op not in BUILDERS or op in facts.csrc & CSRC.keys():
         return Operator(SegmentKind.OP, name, _csrc(op, call, values, facts))
     literals = {
         argument: _layout(values[value]) if isinstance(value, str) else value[0]
@@ -68,7 +68,7 @@ def operator_of(call: Call, values: Mapping[str, Located], facts: Facts) -> Oper
 
 
 def _csrc(op: str, call: Call, values: Mapping[str, Located], facts: Facts) -> Launches:
-    """The launch of an operator that only `csrc/kernels` has."""
+    """The launch of an operator by its kernel of `csrc/kernels`."""
     names = argument_names(operator(call.target))
     pairs = list(zip(names, call.args, strict=True))
     found = {n: values[value].geometry for n, value in pairs if isinstance(value, str)}

@@ -5,6 +5,8 @@ The library reads no file: what it is given was verified here. Nothing touches a
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from vcc.cache.errors import IntegrityError
@@ -47,7 +49,8 @@ def hand_over(driver: str = "") -> str:
 
 def usable(arch: str) -> bool:
     """Whether `torch.ops.vcc` launches kernels of csrc on CUDA tensors of an architecture here."""
-    kernel = torch.ops.vcc.rms_norm.default.has_kernel_for_dispatch_key("CUDA")
+    overload: Any = torch.ops.vcc.rms_norm.default
+    kernel = overload.has_kernel_for_dispatch_key("CUDA")
     return bool(kernel) and torch.version.cuda is not None and not cubins.missing(arch)
 
 

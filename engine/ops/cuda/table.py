@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vcc.engine.ops.cuda.call import CudaCall, Tensor
+from vcc.engine.ops.cuda.call import CudaCall, Tensor, short_type
 from vcc.engine.ops.cuda.gate import gate_call
 from vcc.engine.ops.cuda.kv import kv_call
 from vcc.engine.ops.cuda.norm import norm_call
@@ -48,4 +48,6 @@ def cuda_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     Raises:
         CompileError: its kernels do not take this call; why is said.
     """
+    first = next(iter(tensors))  # its element type chooses the kernel
+    short_type(op, tensors[first], first)
     return BUILDERS[op](op, tensors, numbers)

@@ -34,6 +34,7 @@ class Facts:
         block_size: tokens of a KV block.
         table_width: entries of a sequence's block table (N).
         vocab: logits of a row; for sampling only.
+        csrc: operators whose kernel of `csrc/kernels` is taken, where there is one of Triton too.
     """
 
     dtype: str
@@ -41,6 +42,7 @@ class Facts:
     block_size: int
     table_width: int
     vocab: int = 0
+    csrc: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
