@@ -48,6 +48,8 @@ FACTORS: tuple[Factor, ...] = (
     Factor("vcc.source", "version", VERSION),
     Factor("pass.", "version", VERSION),
     Factor("user_pass.", "version", VERSION),
+    Factor("op.", "custom op", CONFIG),
+    Factor("user_op.", "version", VERSION),
     Factor("compiler", "version", VERSION),
     Factor("env.", "environment", VERSION),
     Factor("constant.", "constants", VERSION),

@@ -50,6 +50,8 @@ def test_differences_are_ranked_by_weight_and_then_by_label() -> None:
         ("target.profile", "target"),
         ("env.CXX", "environment"),
         ("constant.inv_freq", "constants"),
+        ("op.rms_norm", "custom op"),
+        ("user_op.rms_norm", "version"),
         ("of.a.later.version", "other"),
     ],
 )
