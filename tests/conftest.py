@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 from benchmarks.gpu.digest import stale
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_configure() -> None:
