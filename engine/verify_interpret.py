@@ -37,6 +37,7 @@ from vcc.engine.config.plain import to_json
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent, write
 from vcc.engine.graphs.planner.process import plan_in_child
+from vcc.engine.op_routes import op_routes
 from vcc.engine.request import Settled, look_up, request_pairs, settle
 from vcc.engine.verify_job import CONTENT, RESULT, Job, Outcome
 
@@ -113,7 +114,7 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
     profile = device_profile(settled)
     rebuilt = _rebuilt(settled, store, events)
     few = replace(profile, sm_count=settled.request.target.sm_count or MULTIPROCESSORS)
-    exact = _in_fp32(settled)
+    exact = _in_fp32(settled, events)
     content = plan_in_child(exact, few, events)
     with scratch() as folder:
         outcome = _run(exact, content, folder, asked, events)
@@ -126,9 +127,22 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
     return Interpreted(str(settled.request.target), rebuilt, outcome, dict(content.stages))
 
 
-def _in_fp32(settled: Settled) -> Settled:
-    model = replace(settled.request.model, dtype=Dtype.FP32)
-    return settle(replace(settled.request, model=model, keep=None))
+def _in_fp32(settled: Settled, events: Events) -> Settled:
+    """The same step in fp32, by kernels that the interpreter runs: Triton's for those of csrc."""
+    request = settled.request
+    model = replace(request.model, dtype=Dtype.FP32)
+    own = {one.op for one in op_routes(settled) if one.route.backend == "cuda"}
+    if own:
+        events.note(f"Triton's kernels are run in place of csrc's: {', '.join(sorted(own))}")
+    tokens = tuple(
+        replace(one, backend="triton" if one.op in own else one.backend).token
+        for one in settled.resolved.ops.decisions
+        if one.enabled
+    )
+    compilation = request.compilation
+    if own:
+        compilation = replace(compilation, custom_ops=("none", *tokens))
+    return settle(replace(request, model=model, compilation=compilation, keep=None))
 
 
 def _rebuilt(settled: Settled, store: Store, events: Events) -> Rebuilt | None:

@@ -19,6 +19,13 @@
 // Fewer blocks, and so more registers, for what keeps more beside the row.
 #define VCC_FEWER(blocks) (blocks > 1 ? blocks - 1 : 1)
 
+// The same where an architecture's compiler needs more registers for the same code than others do.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define VCC_TIGHT(blocks) VCC_FEWER(blocks)
+#else
+#define VCC_TIGHT(blocks) blocks
+#endif
+
 // A kernel of `threads` threads at most. On the host it is also known by its name.
 #ifdef VCC_KERNEL_HOST
 #define VCC_KERNEL(threads, blocks, name, ...)                     \

@@ -212,7 +212,7 @@ def _function(source: KernelSource, folder: Path) -> Any:
         raise CompileError(
             f"Triton's interpreter cannot run {source.function}",
             "it is a kernel of csrc/kernels, which is compiled by nvcc",
-            "check the step with Triton's kernels in its place: custom_ops +NAME=triton",
+            "check the step with Triton's kernels in its place: custom_ops +NAME:triton",
         )
     if source.module:
         return own_kernel(source.module, source.function)

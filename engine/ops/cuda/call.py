@@ -94,7 +94,7 @@ def refused(op: str, why: str) -> CompileError:
     return CompileError(
         f"vcc::{op} has no CUDA kernel for this call",
         why,
-        "take another back end for the layer: custom_ops +NAME=triton, or -NAME",
+        "take another back end for the layer: custom_ops +NAME:triton, or -NAME",
     )
 
 
