@@ -25,8 +25,8 @@ SOURCE = "user_op."
 """Labels of key entries: the digest of what a replacement is written in."""
 
 
-RECORDED = "a recorded step runs through torch, which launches Triton's kernels only"
-"""Why cubins of ours are not in a recording."""
+RECORDED = "a recorded step takes Triton's kernels, with which recording is tested"
+"""Why layers of a recording do not call cubins of ours."""
 
 
 @dataclass(frozen=True, slots=True)

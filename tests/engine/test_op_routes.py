@@ -248,3 +248,12 @@ def test_element_types_and_numbers_of_the_model_are_held_against_the_kernels(
     assert facts["width"] == demo.spec.hidden
     other = replace(settled().request, source=replace(demo, kind="module"))
     assert op_routes.facts_of(replace(settled(), request=other)) == {}
+
+
+def test_a_recording_takes_triton_and_says_why(settled: Settle) -> None:
+    found = {
+        one.op: one for one in op_routes.op_routes(settled("all", target="sm_90", mode="none"))
+    }
+    route = found["rms_norm"].route
+    assert route.backend == "triton"
+    assert {one.backend: one.refusal for one in route.refused}["cuda"] == op_routes.RECORDED
