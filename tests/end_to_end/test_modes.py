@@ -33,13 +33,10 @@ WAYS = {
     "one piece": {"mode": "DYNAMO_TRACE_ONCE"},
     "custom ops": {"mode": "VCC_COMPILE", "custom_ops": ["none", *(f"+{op}" for op in OPS)]},
     "eager": {"mode": "NO_COMPILATION"},
-    "operator lists": {"mode": "VCC_COMPILE", "backend": "eager"},
-    "one operator list": {"mode": "DYNAMO_TRACE_ONCE", "backend": "eager"},
-    "ranges": {"backend": "eager", "compile_ranges": [8, 32], "compile_sizes": [16, 64]},
 }
 """All ways to make a step that an artifact can hold."""
 
-UNCUT_PIECES = (("one piece", "piecewise"), ("one operator list", "piecewise"))
+UNCUT_PIECES = (("one piece", "piecewise"),)
 
 
 def asked(way: str, **options: Any):
