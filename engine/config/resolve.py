@@ -64,8 +64,16 @@ def _levels(state: State) -> State:
 
 def _backend(state: State) -> State:
     """A table for a GPU is made of compiled kernels; the eager back end has none."""
-    eager = state.backend is Backend.EAGER and state.mode.rewrites
-    if eager and state.facts.platform is Platform.CUDA:
+    if state.backend is not Backend.EAGER or not state.mode.compiles:
+        return state
+    if state.asked.inductor_config:
+        names = ", ".join(name for name, _ in state.asked.inductor_config)
+        raise ConfigError(
+            'backend "eager" has no options, but inductor_config is given',
+            f"inductor_config = {names}",
+            "leave it out, or use backend inductor",
+        )
+    if state.mode.rewrites and state.facts.platform is Platform.CUDA:
         raise ConfigError(
             'backend "eager" makes nothing for a GPU',
             "a node table consists of compiled kernels, and the eager back end compiles none",

@@ -38,6 +38,7 @@ from vcc.engine.passes.user import chosen
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
+from vcc.engine.torch_shim.inductor import check_options
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.decoder import MOST_BLOCKS
@@ -83,6 +84,7 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
     """
     with planning.stage("import"):
         cuda_build.install(planning.profile, scratch)
+        check_options(dict(planning.settled.resolved.config.inductor_config or ()))
     traced, found = _cut(planning)
     planned = _compiled(planning, found)
     with planning.stage("plan"):

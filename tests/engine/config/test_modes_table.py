@@ -125,6 +125,13 @@ def test_the_eager_back_end_is_refused_for_a_gpu() -> None:
     assert resolved(NONE, CUDA, backend=Backend.EAGER).config.backend is Backend.EAGER
 
 
+@pytest.mark.parametrize("mode", [VCC, ONCE, STOCK])
+def test_options_of_inductor_mean_nothing_to_the_eager_back_end(mode: CompileMode) -> None:
+    options = (("max_autotune", True),)
+    with pytest.raises(ConfigError, match="has no options"):
+        resolved(mode, CPU, backend=Backend.EAGER, inductor_config=options)
+
+
 def test_ranges_for_a_gpu_are_refused_with_the_reason() -> None:
     with pytest.raises(ConfigError, match="one node table for all sizes"):
         resolved(VCC, CUDA, compile_ranges=(8,))
