@@ -90,6 +90,7 @@ PASS_RULES: tuple[PassRule, ...] = (
     ),
     _fusion("fuse_norm_linear", "norm_linear.py", level=None),
     _fusion("fuse_moe_router", "moe_router.py", {"topk_softmax"}),
+    _fusion("fuse_moe_experts", "moe_experts.py", {"topk_softmax"}),
     PassRule("eliminate_clones", OptLevel.O1, "clones.py"),
     PassRule("eliminate_dead_code", OptLevel.O1, "dead_code.py"),
     PassRule("restore_in_place", OptLevel.O1, "in_place.py"),

@@ -67,6 +67,7 @@ class PassConfig:
     fuse_attention_quant: bool | None = keyed("quantise to fp8 inside attention")
     fuse_norm_linear: bool | None = keyed("norm inside the projection that reads it")
     fuse_moe_router: bool | None = keyed("make one operator of a router of experts")
+    fuse_moe_experts: bool | None = keyed("make one operator of the experts of each row")
     eliminate_clones: bool | None = keyed("read the source of a copy that nobody writes")
     eliminate_dead_code: bool | None = keyed("remove nodes whose results nobody reads")
     restore_in_place: bool | None = keyed("call operators in place where their memory dies")

@@ -23,6 +23,7 @@ from vcc.engine.passes.donate import DONATE_BUFFERS
 from vcc.engine.passes.in_place import RESTORE_IN_PLACE
 from vcc.engine.passes.launches import lift, lower, own_calls
 from vcc.engine.passes.memory import refresh
+from vcc.engine.passes.moe_experts import FUSE_MOE_EXPERTS
 from vcc.engine.passes.moe_router import FUSE_MOE_ROUTER
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
 from vcc.engine.passes.norm_linear import FUSE_NORM_LINEAR
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     FUSE_ATTENTION_QUANT,
     FUSE_NORM_LINEAR,
     FUSE_MOE_ROUTER,
+    FUSE_MOE_EXPERTS,
     ELIMINATE_CLONES,
     ELIMINATE_DEAD_CODE,
     RESTORE_IN_PLACE,

@@ -54,6 +54,13 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A list of as many things, each of which fits its pattern."""
+
+    items: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Either:
     """The first of several patterns that fits here."""
 
@@ -86,7 +93,7 @@ class Op:
         self.commutes, self.shared = commutes, shared
 
 
-Pattern = Capture | Const | Either | Item | Op
+Pattern = Capture | Const | Either | Item | Listed | Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +203,13 @@ def _fit_item(pattern: Item, given: Any, state: _State) -> None:
     _fit(pattern.of, given.args[0], state)
 
 
+def _fit_listed(pattern: Listed, given: Any, state: _State) -> None:
+    if not isinstance(given, (list, tuple)) or len(given) != len(pattern.items):
+        raise _Differs(f"{given} is no list of {len(pattern.items)}")
+    for inner, one in zip(pattern.items, given, strict=True):
+        _fit(inner, one, state)
+
+
 def _fit_one_of(pattern: Either, given: Any, state: _State) -> None:
     _first_fit([((option, given),) for option in pattern.options], state)
 
@@ -268,6 +282,7 @@ _FIT: Mapping[type, Callable[[Any, Any, _State], None]] = {
     Capture: _fit_capture,
     Const: _fit_const,
     Either: _fit_one_of,
+    Listed: _fit_listed,
     Item: _fit_item,
     Op: _fit_op,
 }

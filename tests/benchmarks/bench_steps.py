@@ -91,8 +91,12 @@ def config_of(hidden: int) -> dict[str, object]:
 
 def write_model(place: Path, hidden: int) -> Path:
     """A checkpoint with random weights."""
+    return write_weights(place, config_of(hidden))
+
+
+def write_weights(place: Path, config: dict[str, object]) -> Path:
+    """A checkpoint of this config with random weights."""
     place.mkdir()
-    config = config_of(hidden)
     (place / "config.json").write_text(json.dumps(config))
     generator = torch.Generator().manual_seed(0)
     tensors = {

@@ -85,11 +85,11 @@ MODELS: dict[str, tuple[Callable[[], Traced], dict[str, int]]] = {
     ),
     "transformers' mixtral": (
         lambda: of_transformers("Mixtral", num_local_experts=4, num_experts_per_tok=2),
-        {"fuse_moe_router": 2},
+        {"fuse_moe_router": 2, "fuse_moe_experts": 2},
     ),
     "transformers' qwen3_moe": (
         lambda: of_transformers("Qwen3Moe", num_experts=4, norm_topk_prob=False, **EXPERTS),
-        {"fuse_moe_router": 2},
+        {"fuse_moe_router": 2, "fuse_moe_experts": 2},
     ),
     "an fp8 block": (
         of_module,
