@@ -78,7 +78,7 @@ def _of_model(items: Sequence[Item], name: str) -> list[Item]:
     from vcc.engine.models.source import open_source
 
     try:
-        digest = open_source(name, weights="none").model_key().digest.hex
+        digest = open_source(name, weights="none", trust_remote_code=True).model_key().digest.hex
     except VccError:
         return []
     return [item for item in items if item.shown.get("model.digest") == digest]

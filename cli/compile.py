@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vcc.cli import options
 from vcc.cli.console import events, out, out_json, size_text
+from vcc.cli.list_models import list_models as list_built_in
 from vcc.cli.op_report import op_lines
 from vcc.cli.pass_report import pass_lines
 from vcc.cli.place import Place, open_store, takes_place
@@ -30,9 +30,20 @@ def compile_command(
     fail_on_miss: Annotated[
         bool, typer.Option("--fail-on-miss", help="with --dry-run: exit 1 if anything is missing")
     ] = False,
-    json: options.Json = False,
+    list_models: Annotated[
+        bool,
+        typer.Option(
+            "--list-models",
+            callback=list_built_in,
+            help="print the architectures that are built in",
+        ),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", is_eager=True, help="one JSON object on standard output")
+    ] = False,
 ) -> None:
     """Build and store the artifact of a model."""
+    del list_models  # its callback has done it
     from vcc.engine.request import settle
 
     if fail_on_miss and not dry_run:

@@ -120,6 +120,13 @@ Revision = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--revision", metavar="NAME", help="branch, tag or commit of a Hugging Face id"),
 ]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code",
+        help="take a checkpoint that has code of its own (auto_map); it is not run",
+    ),
+]
 InputShapes = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option("--shape", metavar="NAME=8x128", help="input of a factory's module (repeatable)"),

@@ -33,6 +33,7 @@ class ModelOptions:
     level: options.Level = None
     weights: options.Weights = None
     revision: options.Revision = None
+    trust_remote_code: options.TrustRemoteCode = False
     inputs: options.InputShapes = None
     max_model_len: options.MaxModelLen = None
     max_num_seqs: options.MaxNumSeqs = None
@@ -68,6 +69,7 @@ def build_request(options: ModelOptions) -> BuildRequest:
         options.model,
         revision=options.revision,
         weights=options.weights,
+        trust_remote_code=options.trust_remote_code,
         shapes=tuple(options.inputs or ()),
     )
     return BuildRequest(

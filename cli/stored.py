@@ -87,7 +87,7 @@ def _of_model(entries: tuple[Entry, ...], name: str, loader: str) -> Entry | Non
     from vcc.engine.models.source import open_source
 
     try:
-        digest = open_source(name, weights="none").model_key().digest.hex
+        digest = open_source(name, weights="none", trust_remote_code=True).model_key().digest.hex
     except ModelError:
         return None
     of_model = (one for one in entries if one.fields.get("model.digest") == digest)

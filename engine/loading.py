@@ -119,6 +119,7 @@ def load(
     lengths: Sequence[int] = (),
     dtype: str | None = None,
     revision: str | None = None,
+    trust_remote_code: bool = False,
     max_model_len: int | None = None,
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
@@ -142,6 +143,7 @@ def load(
             a step can use.
         dtype: "fp32", "bf16" or "fp16"; None takes the checkpoint's.
         revision: branch, tag or commit of a Hugging Face id.
+        trust_remote_code: take a checkpoint that has code of its own, which is not run.
         max_model_len: most tokens of a sequence, prompt and answer.
         max_num_seqs, max_num_batched_tokens: most sequences and tokens of a step.
         block_size: tokens of a KV block.
@@ -164,7 +166,9 @@ def load(
     if golden not in GOLDEN:
         raise UsageError(f'unknown golden "{golden}"', "", f"known: {', '.join(GOLDEN)}")
     config = as_config(compilation)
-    source = open_source(model, revision=revision, weights=weights)
+    source = open_source(
+        model, revision=revision, weights=weights, trust_remote_code=trust_remote_code
+    )
     _check_decoder(source)
     request = BuildRequest(
         source=source,

@@ -99,3 +99,5 @@ def _model(request: BuildRequest) -> Iterator[str]:
     ):
         if value is not None:
             yield from (option, str(value))
+    if request.source.kind == "decoder" and request.source.code:
+        yield "--trust-remote-code"

@@ -20,6 +20,7 @@ from vcc.engine.models.config_fields import (
 )
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_ropes import HeadShape
+from vcc.engine.models.remote_code import brings_code
 
 __all__ = ["ARCHITECTURES", "REFUSED", "Architecture", "DecoderSpec", "spec_of"]
 
@@ -91,6 +92,8 @@ def _architecture_name(config: Config) -> str:
     if not isinstance(name, str):
         raise ModelError("config.json names no architecture", "`architectures` is empty", supported)
     why = f"it uses {REFUSED[name]}" if name in REFUSED else "no decoder for it is built in"
+    if brings_code(config):
+        why += "; code that the checkpoint brings along is not run, trusted or not"
     raise ModelError(f"architecture {name} is not supported", why, supported)
 
 

@@ -12,6 +12,7 @@ from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.bindings import check, expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.json_file import read_json
+from vcc.engine.models.remote_code import remote_code
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
 
 NO_WEIGHTS = "none"
@@ -27,26 +28,30 @@ class HfDirectory:
         generation: `generation_config.json`, over the token ids of `config.json`.
         tensors: the checkpoint's tensors, or those the config implies, without data.
         tokenizer: `tokenizer.json`, or None.
+        code: (name, digest) of code that the checkpoint brings along.
     """
 
     config: Mapping[str, Any]
     generation: Mapping[str, Any]
     tensors: Mapping[str, TensorInfo]
     tokenizer: Path | None
+    code: tuple[tuple[str, str], ...] = ()
 
 
-def read_directory(place: Path, weights: str | None) -> HfDirectory:
+def read_directory(place: Path, weights: str | None, trusted: bool = False) -> HfDirectory:
     """Read and check a model directory.
 
     Args:
         place: the directory.
         weights: None for the directory's own, `none` for no data, or another directory or file.
+        trusted: the user accepts that the checkpoint has code of its own, which is not run.
 
     Raises:
         ModelError: something is missing, in part here, unsupported or contradictory.
     """
     config = _config(place)
     spec = spec_of(config)
+    code = remote_code(config, place, trusted)
     if weights == NO_WEIGHTS:
         dtype = declared_dtype(config) or "float32"
         tensors: Mapping[str, TensorInfo] = {
@@ -57,7 +62,11 @@ def read_directory(place: Path, weights: str | None) -> HfDirectory:
         check(laid_out(spec, tensors), tensors)
     tokenizer = place / "tokenizer.json"
     return HfDirectory(
-        config, _generation(place, config), tensors, tokenizer if tokenizer.is_file() else None
+        config,
+        _generation(place, config),
+        tensors,
+        tokenizer if tokenizer.is_file() else None,
+        code,
     )
 
 

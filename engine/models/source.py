@@ -30,6 +30,7 @@ from vcc.engine.models.hf_directory import (
     weights_place,
 )
 from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
+from vcc.engine.models.remote_code import code_digest
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
 
@@ -111,11 +112,11 @@ class Source:
         A decoder is known by its spec and the tensors it needs, so a build without weights and a
         run on the real checkpoint ask for the same. A module is known by its source files.
         """
-        entries = (
-            _decoder_entries(self.for_length(0).spec)
-            if self.kind == "decoder"
-            else _module_entries(self)
-        )
+        if self.kind == "module":
+            return Key((("model.kind", self.kind), *_module_entries(self)))
+        entries = _decoder_entries(self.for_length(0).spec)
+        if self.code:
+            entries += (("model.remote_code", code_digest(self.code)),)
         return Key((("model.kind", self.kind), *entries))
 
 
@@ -134,7 +135,8 @@ def open_source(
         name: `demo`, a directory, a Hugging Face id, or `module:factory`.
         revision: branch, tag or commit of a Hugging Face id.
         weights: None for the model's own, `none` for no data, or a directory or file.
-        trust_remote_code: accepted for scripts that pass it; a checkpoint's code is never run.
+        trust_remote_code: take a checkpoint that has code of its own, which is never run: the
+            built-in decoder stands for it, and the code's digest is part of the request.
         shapes: input shapes of a factory, `name=8x128` or `name=1-8x128`.
         hub: where the hub cache is; None reads the environment.
 
@@ -142,7 +144,6 @@ def open_source(
         ModelError: the model is missing, in part here, unsupported or contradictory.
         UsageError: options that do not go with this kind of model.
     """
-    del trust_remote_code
     place = Path(name).expanduser()
     if not name:
         raise ModelError("no model was named", "the name is empty", _FORMS)
@@ -155,10 +156,10 @@ def open_source(
     if name == "demo":
         return _decoder(name, _demo(), weights)
     if place.is_dir():
-        return _decoder(name, place, weights)
+        return _decoder(name, place, weights, trusted=trust_remote_code)
     if HUB_ID.fullmatch(name) and not place.exists():
         found = _on_hub(name, revision, hub or hub_place(), wants_weights=weights is None)
-        return _decoder(name, found.directory, weights, found.commit)
+        return _decoder(name, found.directory, weights, found.commit, trust_remote_code)
     raise _missing(name, place)
 
 
@@ -172,8 +173,14 @@ def check_weights(source: Source) -> None:
         )
 
 
-def _decoder(name: str, place: Path, weights: str | None, revision: str | None = None) -> Source:
-    found = read_directory(place, weights)
+def _decoder(
+    name: str,
+    place: Path,
+    weights: str | None,
+    revision: str | None = None,
+    trusted: bool = False,
+) -> Source:
+    found = read_directory(place, weights, trusted)
     return Source(
         kind="decoder",
         name=name,
@@ -183,6 +190,7 @@ def _decoder(name: str, place: Path, weights: str | None, revision: str | None =
         tensors=found.tensors,
         generation=found.generation,
         tokenizer=found.tokenizer,
+        code=found.code,
     )
 
 

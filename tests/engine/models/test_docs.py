@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.checkpoints import ARCHITECTURES as FAMILIES
+from support.models_reference import all_facts, facts_of, rewritten, text_of
 from support.sources import ROOT
 
 from vcc.cache.errors import DeviceError, ModelError
@@ -14,6 +18,8 @@ from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.types import ModelConfig
 from vcc.engine.models.architectures import ACTIVATIONS, ARCHITECTURES, REFUSED, spec_of
 from vcc.engine.models.bindings import bindings_of
+from vcc.engine.models.listing import FACTS
+from vcc.engine.models.remote_code import remote_code
 from vcc.engine.models.rope import _KINDS
 from vcc.engine.models.source import open_source
 
@@ -37,7 +43,6 @@ QWEN = {"architectures": ["Qwen3ForCausalLM"]}
 SETTINGS: dict[str, dict[str, Any]] = {
     "`quantization_config`": {"quantization_config": {"quant_method": "gptq"}},
     "`rope_scaling` of type `dynamic`": {"rope_scaling": {"rope_type": "dynamic"}},
-    "`rope_scaling` of type `longrope`": {"rope_scaling": {"rope_type": "longrope"}},
     "rope settings by layer type": {
         "rope_parameters": {
             "full_attention": {"rope_theta": 1e4},
@@ -52,12 +57,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "layer_types": ["full_attention", "sliding_attention"],
     },
     "`use_bidirectional_attention`": {"use_bidirectional_attention": True},
+    "`auto_map`": {"auto_map": {"AutoModelForCausalLM": "modeling_odd.OddForCausalLM"}},
+    "`num_experts_per_tok`": {
+        "architectures": ["MixtralForCausalLM"],
+        "num_local_experts": 4,
+        "num_experts_per_tok": 5,
+    },
 }
 
 
 def refused(config: dict[str, Any]) -> ModelError:
+    whole = {**SMALL, "max_position_embeddings": 64, **config}
     with pytest.raises(ModelError) as caught:
-        spec_of({**SMALL, "max_position_embeddings": 64, **config})
+        spec_of(whole)
+        remote_code(whole, Path("DIR"), trusted=False)
     return caught.value
 
 
@@ -67,9 +80,25 @@ def test_the_supported_architectures_are_those_of_the_table() -> None:
     assert all(f"`{name}`" in table for name in (*_KINDS, *ACTIVATIONS))
 
 
+def test_the_page_is_up_to_date() -> None:
+    """`PYTHONPATH=tests python -m support.models_reference` writes it anew."""
+    assert rewritten(TEXT) == TEXT
+
+
+@pytest.mark.parametrize("family", ["smollm3", "qwen2_moe", "qwen3_moe"])
+def test_the_pieces_and_passes_of_the_page_are_those_of_a_trace(family: str) -> None:
+    known = json.loads(FACTS.read_text())
+    assert facts_of(family) == known[FAMILIES[family]]
+
+
+@pytest.mark.slow
+def test_the_pieces_and_passes_of_all_architectures_are_those_of_a_trace() -> None:
+    assert text_of(all_facts()) == FACTS.read_text()
+
+
 def test_the_refused_architectures_and_their_reasons_are_those_of_the_code() -> None:
     table = TEXT.partition("## What is refused")[2]
-    rows = re.findall(r"^\| `(\w+ForCausalLM)` \| (.+) \|$", table, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+For\w+)` \| (.+) \|$", table, re.MULTILINE)
     assert dict(rows) == REFUSED
     for name, reason in rows:
         assert reason in refused({"architectures": [name]}).why
