@@ -76,12 +76,13 @@ def give_back(store: Folder, at: Place) -> bool:
         Whether it was found. Never raises: where it cannot be given back, it is missing still.
     """
     name = taken_name(at)
-    for folder, process in takers(store):
-        life = process.life()
-        if life is not Life.RUNS:
-            with suppress(OSError, Unsafe), store.below(TMP, folder) as own:
-                put_in_place(store, own, name, keep=life is not Life.GONE)
-                return True
+    with suppress(OSError, Unsafe):
+        for folder, process in takers(store):
+            life = process.life()
+            if life is not Life.RUNS:
+                with suppress(OSError, Unsafe), store.below(TMP, folder) as own:
+                    put_in_place(store, own, name, keep=life is not Life.GONE)
+                    return True
     return False
 
 
@@ -139,38 +140,38 @@ def read_taken(store: Folder, at: Place, limit: int) -> bytes | None:
     read; `closed_takers` tells of those.
     """
     name = taken_name(at)
-    for folder, _ in takers(store):
-        with suppress(OSError, Unsafe, WrongSize), store.below(TMP, folder) as own:
-            return own.read(name, limit=limit)
+    with suppress(OSError, Unsafe):
+        for folder, _ in takers(store):
+            with suppress(OSError, Unsafe, WrongSize), store.below(TMP, folder) as own:
+                return own.read(name, limit=limit)
     return None
 
 
 def is_in_hands(store: Folder, at: Place) -> bool:
     """Whether any sweep has taken the file of this place; says nothing about its bytes."""
     name = taken_name(at)
-    for folder, _ in takers(store):
-        with suppress(OSError, Unsafe), store.below(TMP, folder) as own:
-            if exists(own, name):
-                return True
+    with suppress(OSError, Unsafe):
+        for folder, _ in takers(store):
+            with suppress(OSError, Unsafe), store.below(TMP, folder) as own:
+                if exists(own, name):
+                    return True
     return False
 
 
 def closed_takers(store: Folder) -> bool:
     """Whether a folder of some process cannot be looked into: of another account, mostly."""
-    for folder, _ in takers(store):
-        try:
-            with store.below(TMP, folder):
-                continue
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except (OSError, Unsafe):
-            return True
+    try:
+        for folder, _ in takers(store):
+            with suppress(FileNotFoundError, NotADirectoryError), store.below(TMP, folder):
+                pass
+    except (OSError, Unsafe):
+        return True
     return False
 
 
 def takers(store: Folder) -> Iterator[tuple[str, Process]]:
     """The folders below `tmp/` that belong to a process, and that process."""
-    with suppress(FileNotFoundError), store.below(TMP) as tmp:
+    with suppress(FileNotFoundError, NotADirectoryError), store.below(TMP) as tmp:
         for name in tmp.names():
             process = Process.parse(name)
             if process is not None:

@@ -104,6 +104,12 @@ def _bounds(max_size: str | None, keep_last: int, unused_for: str | None) -> Bou
     if max_size is None and not keep_last and not unused_s:
         size = read_settings().max_size
     bounds = Bounds(size, keep_last, unused_s)
+    if max_size is not None and not size:
+        raise UsageError(
+            "--max-size=0 is no bound",
+            "0 means that there is none, as in VCC_MAX_SIZE",
+            "vcc cache rm --filter 'size>0B' removes everything",
+        )
     if not bounds:
         raise UsageError(
             "prune needs a bound", "", "--max-size 20GB, --keep-last 2 or --unused-for 30d"

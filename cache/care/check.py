@@ -91,7 +91,7 @@ class _Check:
 
     def _entries(self) -> Iterator[Entry]:
         for base in names(self.store, REFS):
-            for name in names(self.store, REFS, base):
+            for name in self._refs(base):
                 try:
                     yield self._entry(base, name)
                 except NewerFormat:
@@ -100,6 +100,16 @@ class _Check:
                     continue  # removed under us
                 except (IntegrityError, WrongSize, OSError) as error:
                     self._add("ref", (REFS, base, name), error)
+
+    def _refs(self, base: str) -> list[str]:
+        try:
+            with self.store.below(REFS, base):
+                return names(self.store, REFS, base)
+        except FileNotFoundError:
+            return []
+        except (NotADirectoryError, IntegrityError) as error:
+            self._add("ref", (REFS, base), error)
+            return []
 
     def _entry(self, base: str, name: str) -> Entry:
         with self.store.below(REFS, base) as folder:

@@ -146,11 +146,20 @@ def shelf_indexes(store: Folder) -> tuple[Index, ...]:
 
 
 def names(store: Folder, *place: str) -> list[str]:
-    """The digests that are names in a folder; none where it is not there."""
+    """The digests that are names in a folder; none where it is not there.
+
+    Raises:
+        OSError, Unsafe: it cannot be listed. A file in the place of a folder below the first has
+            no names; in place of the first one, or a link there, it hides all that is named.
+    """
     try:
         with store.below(*place) as folder:
             return [name for name in folder.names() if is_digest(name)]
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        if len(place) == 1:
+            raise
         return []
 
 

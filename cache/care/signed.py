@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from vcc.cache.care.marks import names
@@ -58,8 +59,9 @@ def _files(store: Folder, artifact: str, found: Beside) -> list[tuple[str, bytes
     from vcc.cache.trust.statement import MAX_STATEMENT
 
     files: list[tuple[str, bytes]] = []
-    # The folder may be removed under us, with its artifact.
-    with suppress(FileNotFoundError), store.below(SIGNATURES, artifact) as folder:
+    with _opened(store, artifact, found) as folder:
+        if folder is None:
+            return files
         for name in folder.names():
             try:
                 files.append((name, folder.read(name, limit=MAX_STATEMENT)))
@@ -68,6 +70,20 @@ def _files(store: Folder, artifact: str, found: Beside) -> list[tuple[str, bytes
             except (OSError, IntegrityError, WrongSize) as error:
                 found.bad.append(((SIGNATURES, artifact, name), str(error)))
     return files
+
+
+@contextmanager
+def _opened(store: Folder, artifact: str, found: Beside) -> Iterator[Folder | None]:
+    """The signatures of an artifact; None where they were removed under us, or are no folder."""
+    with ExitStack() as stack:
+        folder = None
+        try:
+            folder = stack.enter_context(store.below(SIGNATURES, artifact))
+        except FileNotFoundError:
+            pass
+        except (OSError, IntegrityError) as error:
+            found.bad.append(((SIGNATURES, artifact), str(error)))
+        yield folder
 
 
 def _verify(data: bytes, artifact: str, key: str) -> None:

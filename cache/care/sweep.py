@@ -21,7 +21,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.care.calm import calm_wanted
 from vcc.cache.care.clock import now_of
 from vcc.cache.care.garbage import (
@@ -43,7 +42,7 @@ from vcc.cache.taken import give_all_back, is_taken, taken_name
 from vcc.cache.trouble import Unsafe, storage
 
 BATCH = 1000
-DEEPEST = 8
+DEEPEST = 64
 WANTED: Mapping[str, Callable[[Marks], set[str]]] = {BLOBS: Marks.marked, ORPHANS: Marks.artifacts}
 """Kinds that somebody may come to name while they go, and what names them."""
 
@@ -105,9 +104,6 @@ def collect(root: Path, *, grace_s: float = HOUR, dry_run: bool = False) -> Swep
 def sweep(scene: Scene, found: Iterable[Garbage], done: Swept) -> None:
     """Remove what was found; what cannot be removed is noted and stops nothing else."""
     waiting = list(found)
-    for one in waiting:  # what a manifest names must be known once it is out of its place
-        if one.kind == BLOBS and one.size <= MAX_BYTES:
-            scene.marks.named(one.place[-1])
     for first in range(0, len(waiting), BATCH):
         _sweep_batch(scene, waiting[first : first + BATCH], done)
 

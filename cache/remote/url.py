@@ -157,6 +157,8 @@ def _check_place(url: RemoteUrl) -> None:
     if url.scheme == "file":
         if url.host not in ("", "localhost") or not url.path.startswith("/"):
             raise _wrong("a file:// URL has an absolute path", "such as file:///mnt/share/vcc")
+        if url.path == "/":  # what `file://$UNSET` says
+            raise _wrong("a file:// URL names a directory", "such as file:///mnt/share/vcc")
         return
     if not url.host:
         raise _wrong(

@@ -192,6 +192,13 @@ def test_unlock_shows_holders_and_leaves_live_ones(vcc, own_store):
     assert vcc("cache", "unlock").out == "no locks\n"
 
 
+def test_a_bound_of_nothing_removes_nothing_and_says_what_would(vcc, two):
+    done = vcc("cache", "prune", "--max-size", "0")
+    assert done.code == Exit.USAGE
+    assert "--max-size=0 is no bound" in done.err
+    assert vcc("cache", "rm", "--filter", "size>0B", "--dry-run").code == 0
+
+
 def test_stats_count_boots_and_misses(vcc, engine):
     vcc("run", "demo", "--prompt", "a", "--max-new-tokens", "2")  # a miss, built here
     vcc("run", "demo", "--prompt", "a", "--max-new-tokens", "2")

@@ -24,8 +24,8 @@ from vcc.cache.care.sweep import collect
 from vcc.cache.roots import release
 
 FEW = {name: BLOBS[name] for name in ("program", "piece/0.so")}
-SAMPLE, SLOW_SAMPLE = 80, 6000
-SOON = (1, 2, 4, 8)
+SAMPLE, SLOW_SAMPLE = 60, 6000
+SOON = (1, 2, 5)
 """Steps from the publisher's work to the kill: most of what can go wrong does so soon after."""
 
 
@@ -126,7 +126,7 @@ def interleaved(steps: int, published: int, count: int) -> Iterator[Case]:
     dice = random.Random(count)
     for _ in range(count):
         before, at = dice.randrange(published), dice.randrange(steps)
-        more, killed = dice.randrange(published), dice.randrange(steps)
+        more, killed = dice.randrange(published), dice.randrange(steps // 2)
         yield Case(before, at, more, killed, dice.choice(list(NEXT)))
 
 

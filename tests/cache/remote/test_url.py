@@ -59,6 +59,9 @@ def test_a_last_slash_makes_no_other_remote():
         f"file:relative{CANARY}",
         CANARY,
         "",
+        "file://",
+        "file:///",
+        "file://localhost",
     ],
 )
 def test_what_is_no_url_of_a_remote_is_refused_without_showing_it(text):
