@@ -150,9 +150,10 @@ def asked(size: str, mode: str = MODE) -> tuple[object, ...]:
     return (model(size), "--target", TARGET, "--dtype", "bf16", "--mode", mode, *LIMITS)
 
 
-def built(size: str, mode: str = MODE) -> Done:
+def built(size: str, mode: str = MODE, config: str = "") -> Done:
     """Compile a model for the device, unless the store has it; no weights are read."""
-    return vcc("compile", *asked(size, mode), "--weights", "none", "--json", **store())
+    words = ("--compilation-config", config) if config else ()
+    return vcc("compile", *asked(size, mode), *words, "--weights", "none", "--json", **store())
 
 
 def tuned(size: str) -> dict[str, object]:

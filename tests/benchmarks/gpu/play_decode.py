@@ -45,9 +45,10 @@ def main() -> None:
     parser.add_argument("--prefill", type=int, nargs="*", default=[2048])
     parser.add_argument("--past", type=int, default=512)
     parser.add_argument("--times", type=int, default=200)
+    parser.add_argument("--config", help="compilation config of the artifact, as JSON")
     options = parser.parse_args()
     lengths = [options.past + 1024] * max([1, *options.decode]) + [*options.prefill]
-    playing = Playing.of(options.model, lengths)
+    playing = Playing.of(options.model, lengths, config=options.config)
     counts = playing.handle.graphs(wait=True)
     decode = {b: timed_decode(playing, b, options.past, options.times) for b in options.decode}
     prefill = {n: timed_prefill(playing, n, 20) for n in options.prefill}

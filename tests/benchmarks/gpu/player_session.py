@@ -30,9 +30,11 @@ from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.session import Session, open_session
 
 
-def asked_session(model: Path, ledger: Ledger | None = None, mode: str = MODE) -> Session:
+def asked_session(
+    model: Path, ledger: Ledger | None = None, mode: str = MODE, config: str | None = None
+) -> Session:
     """The session of a benchmark's artifact; a miss is an error."""
-    asked = ModelOptions(str(model), target=TARGET, mode=mode, dtype="bf16", **SIZES)
+    asked = ModelOptions(str(model), target=TARGET, mode=mode, dtype="bf16", config=config, **SIZES)
     opened = Store.open(models_folder() / "store")
     settled = settle(build_request(asked))
     return Session(settled, opened, "off", require_warm=True, ledger=ledger or Ledger())
@@ -48,16 +50,19 @@ class Playing:
     ledger: Ledger
 
     @classmethod
-    def of(cls, model: Path, lengths: list[int], mode: str = MODE) -> Playing:
+    def of(
+        cls, model: Path, lengths: list[int], mode: str = MODE, config: str | None = None
+    ) -> Playing:
         """Boot the artifact of a model; a miss is an error.
 
         Args:
             model: the checkpoint.
             lengths: tokens of the sequences to come.
             mode: of the graphs.
+            config: a compilation config as JSON, as the artifact was built with.
         """
         ledger = Ledger()
-        session = asked_session(model, ledger, mode)
+        session = asked_session(model, ledger, mode, config)
         runner = open_session(session, lengths).booted.runner
         return cls(runner, runner.player, runner._parts.layout, ledger)
 

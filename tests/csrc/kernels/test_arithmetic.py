@@ -20,6 +20,7 @@ from support.cuda_cases import (
     rope_cases,
     router_cases,
 )
+from support.op_rule import judge
 
 from vcc.engine.ops.cuda.table import BUILDERS
 
@@ -121,6 +122,22 @@ def test_the_order_of_the_threads_changes_no_bit(library: ctypes.CDLL) -> None:
         for seed in (1, 2):
             for one, other in zip(first, results(library, case, seed), strict=True):
                 assert torch.equal(one.view(torch.uint8), other.view(torch.uint8)), case.name
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_rule_of_the_device_tests_holds_here_too(
+    library: ctypes.CDLL, dtype: torch.dtype
+) -> None:
+    """Beside plain torch against fp32: what tests/gpu/test_ops.py asks of every back end."""
+    torch.manual_seed(3)
+    for case in (
+        *norm_cases(dtype, (100, 1024)),
+        *gate_cases(dtype, (100, 1408)),
+        *rope_cases(dtype, ((4, 2, 64, 32), (2, 1, 80, 10))),
+        *router_cases(dtype),
+        *nan_cases(dtype),
+    ):
+        judge(case, results(library, case))
 
 
 def test_every_operator_is_tried(library: ctypes.CDLL) -> None:

@@ -1,0 +1,60 @@
+"""The numbers rule for one call of an operator: against fp32, beside plain torch in its type."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from support.cuda_cases import Case
+
+FACTOR = 1.25
+UNITS = {
+    torch.float32: 2.0**-18,
+    torch.bfloat16: 2.0**-7,
+    torch.float16: 2.0**-10,
+    torch.float8_e4m3fn: 2.0**-2,
+}
+"""A step of a type, relative; in fp32 what sums in another order differ by."""
+
+FLIPPED = 1e-3
+"""Of the largest fp8 value, in the mean: a few values that lie between two steps go either way."""
+
+
+def judge(case: Case, got: tuple[Tensor, ...]) -> None:
+    """Hold results against the rule: root mean square and largest error, NaN where torch has it.
+
+    An error of 1.25 times plain torch's is allowed in the mean; one value may be a whole step off,
+    where two right roundings differ.
+
+    Raises:
+        AssertionError: by how much which result is wrong.
+    """
+    plain, exact = case.wanted(), case.wanted(wide=True)
+    assert len(got) == len(plain)
+    for at, (mine, theirs, want) in enumerate(zip(got, plain, exact, strict=True)):
+        what = f"{case.op} {case.name}, result {at}"
+        assert mine.dtype == theirs.dtype, what
+        assert mine.shape == theirs.shape, what
+        if not mine.is_floating_point():
+            assert torch.equal(mine, theirs), what
+            continue
+        unit = max(UNITS[next(iter(case.tensors.values())).dtype], UNITS[mine.dtype])
+        floor = FLIPPED if mine.dtype == torch.float8_e4m3fn else UNITS[torch.float32]
+        _judge_one(what, (mine.double(), theirs.double(), want.double()), unit, floor)
+
+
+def _judge_one(what: str, values: tuple[Tensor, Tensor, Tensor], unit: float, floor: float) -> None:
+    mine, theirs, want = values
+    assert torch.equal(mine.isnan(), theirs.isnan()), f"{what}: NaN elsewhere"
+    kept = theirs.isfinite() & want.isfinite()
+    assert torch.equal(mine[~kept].nan_to_num(), theirs[~kept].nan_to_num()), what
+    if not bool(kept.any()):
+        return
+    largest = float(want[kept].abs().max())
+    errors = [(one[kept] - want[kept]).abs() for one in (mine, theirs)]
+    means = [float(one.square().mean().sqrt()) for one in errors]
+    floor *= largest
+    assert means[0] <= FACTOR * means[1] + floor, f"{what}: rms {means[0]}, plain torch {means[1]}"
+    most = [float(one.max()) for one in errors]
+    limit = max(FACTOR * most[1], unit * largest) + floor
+    assert most[0] <= limit, f"{what}: largest error {most[0]}, plain torch {most[1]}"
