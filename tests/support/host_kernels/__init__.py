@@ -35,17 +35,17 @@ def compiler() -> str | None:
     return shutil.which("g++") or shutil.which("clang++")
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, kernels: Path = KERNELS) -> Path:
     """Compile every kernel into one library; all in one file, which reads the headers once."""
     lines = []
-    for path in sorted(KERNELS.glob("*.cu")):
+    for path in sorted(kernels.glob("*.cu")):
         lines += [f'#include "{path.name}"', *(f"#undef {name}" for name in OWN_MACROS)]
     source, library = folder / "all.cpp", folder / "libkernels.so"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [
         *(compiler() or "c++", "-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"),
         *("-Wno-unknown-pragmas", "-ffp-contract=off", "-shared", "-fPIC"),
-        *("-DVCC_KERNEL_HOST", f"-I{KERNELS}", f"-I{HERE}"),
+        *("-DVCC_KERNEL_HOST", f"-I{kernels}", f"-I{HERE}"),
         *("-o", str(library), str(source), str(HERE / "fibers.cpp")),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
