@@ -14,6 +14,7 @@ from vcc.engine.passes.fusing import a_tensor, fuse, place_of
 from vcc.engine.passes.pattern import Capture, Match, Op
 from vcc.engine.passes.rewrite import call, item, replace
 from vcc.engine.passes.version import RULES
+from vcc.engine.torch_shim.collectives import functional_all_reduce
 from vcc.engine.torch_shim.nodes import call_arguments
 
 vcc = torch.ops.vcc
@@ -25,11 +26,11 @@ def fuse_all_reduce_norm(graph: GraphModule, context: PassContext) -> Outcome:
     """Sum over ranks inside the RMS norm that adds the residual."""
     if context.parallel.tp < 2:
         return Outcome(0, ("there is one tensor-parallel rank: nothing is summed",))
-    collectives = torch.ops._c10d_functional
+    all_reduce, wait = functional_all_reduce()
     summed = Op(
-        (collectives.wait_tensor.default,),
+        (wait,),
         Op(
-            (collectives.all_reduce.default,),
+            (all_reduce,),
             Capture("x", a_tensor),
             Capture("kind"),
             Capture("group"),

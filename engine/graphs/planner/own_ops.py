@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from vcc.engine.graphs.planner.arithmetic import dense
@@ -75,6 +74,5 @@ def own_launch(node: Node, call: CudaCall, arch: str) -> tuple[Launch, dict[str,
 
 def arguments_of(node: Node) -> dict[str, str]:
     """Names of the tensors that a call is given, by the operator's argument names."""
-    target: OpOverload = node.target  # type: ignore[assignment]
-    pairs = zip(argument_names(target), call_arguments(node), strict=True)
+    pairs = zip(argument_names(node.target), call_arguments(node), strict=True)
     return {name: value.name for name, value in pairs if isinstance(value, Node)}

@@ -8,7 +8,7 @@ from support.toys import rows, traced
 from torch import Tensor
 from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
-from vcc.engine.torch_shim import fake, fake_calls, twins
+from vcc.engine.torch_shim import collectives, fake, fake_calls, twins
 
 aten = torch.ops.aten
 
@@ -20,6 +20,13 @@ def value() -> Tensor:
     node = next(one for one in found.graph.graph.nodes if one.op == "placeholder")
     fake_value: Tensor = node.meta["val"]
     return fake_value
+
+
+def test_collectives_functional_all_reduce() -> None:
+    """The names, and the arguments that the pass reads: tensor, kind, group."""
+    begins, waits = collectives.functional_all_reduce()
+    assert [one.name for one in begins._schema.arguments] == ["input", "reduce_op", "group_name"]
+    assert len(waits._schema.arguments) == 1
 
 
 def test_fake_calls_fake_call(value: Tensor) -> None:
