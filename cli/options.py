@@ -149,9 +149,18 @@ Stored = Annotated[
         metavar="ID|MODEL", help="an artifact id or its beginning, or a model", show_default=False
     ),
 ]
+def _store_root(text: str) -> Path:
+    """An empty path would be the working directory: a variable that is not set, most likely."""
+    if not text:
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 CacheDir = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR"),
+    typer.Option(
+        "--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR", parser=_store_root
+    ),
 ]
 Remote = Annotated[
     Optional[str],  # noqa: UP045

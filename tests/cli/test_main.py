@@ -33,6 +33,7 @@ def test_without_a_command_the_answer_is_the_help(vcc, words, name):
         (["compile", "demo", "--bogus"], 2, "No such option"),
         (["compile", "/no/such/model"], 2, "no model at /no/such/model"),
         (["compile", "demo", "--target", "sm90"], 2, 'cannot read target "sm90"'),
+        (["cache", "ls", "--cache-dir", ""], 2, "Invalid value for '--cache-dir': it is empty"),
         (["compile", "m" * 300], 2, "no model at mmm"),
         (["compile", "demo", "--shapes", "1" * 5000], 2, "cannot read --shapes"),
         (["compile", "demo", "--mode", "ful"], 2, 'unknown cuda_graph_mode "ful"'),
