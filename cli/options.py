@@ -149,6 +149,8 @@ Stored = Annotated[
         metavar="ID|MODEL", help="an artifact id or its beginning, or a model", show_default=False
     ),
 ]
+
+
 def _store_root(text: str) -> Path:
     """An empty path would be the working directory: a variable that is not set, most likely."""
     if not text:

@@ -43,8 +43,13 @@ def parse(path: str, text: str) -> Module:
     return Module(path, text, ast.parse(text))
 
 
-def imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
+@cache
+def imports(module: Module) -> tuple[tuple[ast.AST, str], ...]:
     """Every import as a dotted name, lazy ones too; `from a import b` gives `a.b`."""
+    return tuple(_imports(module))
+
+
+def _imports(module: Module) -> Iterator[tuple[ast.AST, str]]:
     package = module.name if module.path.endswith("__init__.py") else module.name.rpartition(".")[0]
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -81,8 +86,13 @@ def dotted(node: ast.AST, table: dict[str, str]) -> str:
     return ""
 
 
-def names(module: Module) -> Iterator[tuple[ast.AST, str]]:
+@cache
+def names(module: Module) -> tuple[tuple[ast.AST, str], ...]:
     """Every dotted name that the module reads or imports."""
+    return tuple(_names(module))
+
+
+def _names(module: Module) -> Iterator[tuple[ast.AST, str]]:
     table = aliases(module)
     yield from imports(module)
     for node in ast.walk(module.tree):
@@ -90,8 +100,13 @@ def names(module: Module) -> Iterator[tuple[ast.AST, str]]:
             yield node, name
 
 
-def calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
+@cache
+def calls(module: Module) -> tuple[tuple[ast.Call, str], ...]:
     """Every call with the dotted name of what is called."""
+    return tuple(_calls(module))
+
+
+def _calls(module: Module) -> Iterator[tuple[ast.Call, str]]:
     table = aliases(module)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call):
