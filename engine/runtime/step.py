@@ -59,6 +59,7 @@ class ModelRunner:
             )
             for code in parts.codes
         ]
+        self._of_size: dict[int, RangeStep] = {}
         self._run = GraphWrapper(self._in_order, GraphMode.FULL, CpuGraphs(), self.gate)
 
     def capture_all(self) -> None:
@@ -106,7 +107,7 @@ class ModelRunner:
         context = self._context(decision.mode, decision.descriptor, tokens, seqs)
         self._run(context)
         self.stat.record(batch.tokens, decision, batch.seqs)
-        step = chosen(self._steps, tokens)
+        step = self._at(tokens)
         logits, memory = step.code.program.outputs[0], step.code.memory
         return memory.view(logits, step.named(context.sizes))[: batch.seqs]
 
@@ -117,13 +118,20 @@ class ModelRunner:
         return descriptor.reqs or batch.seqs
 
     def _in_order(self, context: StepContext) -> None:
-        chosen(self._steps, context.descriptor.tokens)(context)
+        self._at(context.descriptor.tokens)(context)
+
+    def _at(self, tokens: int) -> RangeStep:
+        """The code of a size, looked for once."""
+        found = self._of_size.get(tokens)
+        if found is None:
+            found = self._of_size[tokens] = chosen(self._steps, tokens)
+        return found
 
     def _context(
         self, mode: GraphMode, descriptor: BatchDescriptor, tokens: int, seqs: int
     ) -> StepContext:
         actual = {TOKENS: tokens, SEQS: seqs, BLOCKS: self.limits.num_blocks}
-        sizes = chosen(self._steps, tokens).sizes(actual)
+        sizes = self._at(tokens).sizes(actual)
         return StepContext(mode, descriptor, sizes, execute)
 
     def _seqs_of(self, descriptor: BatchDescriptor) -> int:
@@ -133,4 +141,4 @@ class ModelRunner:
     def _wrappers(self, mode: GraphMode, descriptor: BatchDescriptor) -> list[GraphWrapper]:
         if mode is GraphMode.FULL:
             return [self._run]
-        return chosen(self._steps, descriptor.tokens).wrappers
+        return self._at(descriptor.tokens).wrappers
