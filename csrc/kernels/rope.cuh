@@ -136,18 +136,19 @@ __device__ inline void rope_token(const Rope<T>& r) {
           r.cache + (slot / r.block_size) * r.block_stride + (slot % r.block_size) * r.slot_stride;
     }
   }
+  constexpr int kTurn = kAligned ? kHeadsAtOnce : 1;  // value by value takes registers enough
   const int total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
-  for (int begin = 0; begin < total; begin += kHeadsAtOnce * step) {
-    Head<T> head[kHeadsAtOnce];
-    Chunk low[kHeadsAtOnce], high[kHeadsAtOnce];
+  for (int begin = 0; begin < total; begin += kTurn * step) {
+    Head<T> head[kTurn];
+    Chunk low[kTurn], high[kTurn];
 #pragma unroll
-    for (int i = 0; i < kHeadsAtOnce; ++i) {
+    for (int i = 0; i < kTurn; ++i) {
       head[i] = head_of<kNorm, kCache>(r, token, begin + i * step + own, key_home);
       low[i] = load<kAligned, true>(head[i].from + unit.low, head[i].there ? unit.low_left : 0);
       high[i] = load<kAligned, true>(head[i].from + unit.high, head[i].there ? unit.high_left : 0);
     }
 #pragma unroll
-    for (int i = 0; i < kHeadsAtOnce; ++i) {
+    for (int i = 0; i < kTurn; ++i) {
       if constexpr (kNorm) {
         const T* weight = head[i].weight;
         normed<T>(low[i], high[i], load<kAligned, false>(weight + unit.low, unit.low_left),
