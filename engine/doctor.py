@@ -107,8 +107,11 @@ def _kernels() -> Finding:
         return Finding("CUDA kernels", "absent", f"forward_cuda is not available: {why}")
     try:
         found = [cubins.index(arch) for arch in cubins.architectures()]
+        for index in found:
+            for op in index.cubins:
+                cubins.read(index, op)
     except VccError as error:
-        return Finding("CUDA kernels", "failed", error.why, error.hint)
+        return Finding("CUDA kernels", "failed", f"{error.what}: {error.why}", error.hint)
     text = ", ".join(f"{one.arch} ({len(one.cubins)} operators)" for one in found)
     return Finding("CUDA kernels", "ok", f"{text}, nvcc {found[0].toolkit}")
 

@@ -118,3 +118,28 @@ def test_looking_imports_no_torch(spawn, own_store):
     process = spawn(code=code)
     process.communicate()
     assert process.returncode == 0
+
+
+def test_cubins_that_are_absent_or_damaged_are_told(vcc, monkeypatch, tmp_path):
+    from hashlib import sha256
+
+    from vcc.engine.ops.cuda import cubins
+
+    def kernels() -> dict[str, str]:
+        told = vcc("doctor", "--json").json["findings"]
+        return next(one for one in told if one["name"] == "CUDA kernels")
+
+    monkeypatch.setattr(cubins, "folder", lambda: None)
+    assert kernels()["state"] == "absent"
+    assert "forward_cuda is not available: no nvcc was found" in kernels()["what"]
+    monkeypatch.setattr(cubins, "folder", lambda: tmp_path)
+    place = tmp_path / "sm_90a"
+    place.mkdir()
+    entry = {"bytes": 4, "sha256": sha256(b"code").hexdigest(), "symbols": {}}
+    told = {"format": 1, "arch": "sm_90a", "toolkit": "13.0", "cubins": {"rms_norm": entry}}
+    (place / "index.json").write_text(json.dumps(told))
+    (place / "rms_norm.cubin").write_bytes(b"code")
+    assert kernels()["what"] == "sm_90a (1 operators), nvcc 13.0"
+    (place / "rms_norm.cubin").write_bytes(b"evil")
+    assert kernels()["state"] == "failed"
+    assert kernels()["hint"] == "reinstall vcc"
