@@ -69,32 +69,29 @@ def open_program(
     """
     with boot.ledger.phase("verify"):
         programs = read_programs(boot.loaded, is_ranged)
+        whole = _whole([one.program for one in programs])
     with boot.ledger.phase("weights"):
-        given = _given(boot, programs, weights)
+        given = {**weights(boot, whole), **constants_of_artifact(boot, whole)}
     with boot.ledger.phase("pieces"):
         load_operators(boot)
         pieces = open_pieces(boot.loaded)
-        ops = declared_operators(boot, [one.program for one in programs])
+        ops = declared_operators(boot, whole)
         boot.counters.add("restores", len(pieces))
     with boot.ledger.phase("golden"):
-        check_goldens(boot, programs[0].program, pieces)
+        check_goldens(boot, whole, pieces)
     return OpenedProgram(programs, given, pieces, ops)
 
 
-def _given(
-    boot: Boot,
-    programs: Sequence[RangeProgram],
-    weights: Callable[[Boot, Program], Mapping[str, torch.Tensor]],
-) -> dict[str, torch.Tensor]:
-    """Weights and constants of all programs, each read once: they differ in few, if any."""
+def _whole(programs: Sequence[Program]) -> Program:
+    """All programs as one, to look at: every weight and constant once, the calls of all of them."""
     wanted: dict[str, Value] = {}
-    for one in programs:
-        for value in (*one.program.of_role("weight"), *one.program.of_role("constant")):
+    for program in programs:
+        for value in (*program.of_role("weight"), *program.of_role("constant")):
             known = wanted.setdefault(value.name, value)
             if known != value:
                 raise IntegrityError(f"two programs of the artifact disagree about {value.name}")
-    whole = msgspec.structs.replace(programs[0].program, values=list(wanted.values()))
-    return {**weights(boot, whole), **constants_of_artifact(boot, whole)}
+    calls = [call for program in programs for call in program.calls]
+    return msgspec.structs.replace(programs[0], values=list(wanted.values()), calls=calls)
 
 
 def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
@@ -139,15 +136,14 @@ def _constant(boot: Boot, name: str, entry: Mapping[str, Any]) -> torch.Tensor:
     return torch.frombuffer(data, dtype=dtype).view(entry["shape"])
 
 
-def declared_operators(boot: Boot, programs: Sequence[Program]) -> dict[str, Any]:
-    """The programs' splitting ops by name.
+def declared_operators(boot: Boot, program: Program) -> dict[str, Any]:
+    """The program's splitting ops by name.
 
     Raises:
         IntegrityError: it calls an operator that the artifact's configuration does not declare.
     """
     declared = frozenset(boot.settings.compilation.splitting_ops or ())
-    calls = (call for program in programs for call in program.calls)
-    names = dict.fromkeys(call.target for call in calls if call.kind == "op")
+    names = dict.fromkeys(call.target for call in program.calls if call.kind == "op")
     for name in names:
         if not declared & {name, name.split(".")[0]}:
             raise IntegrityError(

@@ -142,3 +142,22 @@ def test_every_size_answers_as_eager_in_the_program_of_its_range(
     for size in (65, 100):
         with pytest.raises(UsageError, match="the artifact serves 1 to 64"):
             forward({"x": torch.randn(size, 48)})
+
+
+@pytest.mark.parametrize("which", ["one", "all"])
+def test_goldens_of_every_range_are_checked(
+    folder: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler whose code depends on the range leaves a piece for each, which are all checked."""
+    from vcc.engine.compile.eager import EagerCompiler
+    from vcc.engine.runtime import golden
+
+    monkeypatch.setattr(EagerCompiler, "by_range", True)
+    seen: list[str] = []
+    monkeypatch.setattr(golden, "check_golden", lambda name, *_: seen.append(name))
+    config = {"backend": "eager", **RANGES}
+    _, cold = run(folder, config)
+    assert cold["compiles"] == 5
+    session = Session(settle(request_of(config)), Store.open(folder / "store"), which)
+    open_module_session(session)
+    assert len(set(seen)) == (5 if which == "all" else 1)
