@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -126,3 +127,34 @@ def test_the_installs_cubins_are_of_these_sources(installed: cubins.Index) -> No
     if made.stat().st_mtime < newest:
         pytest.skip("sources are newer than the install: make install")
     assert json.loads(made.read_text())["arch"] == "sm_90a"
+
+
+def configured(tmp_path: Path, *options: str) -> str:
+    """What the native build says when it is configured, its words on one line."""
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if cmake is None or not (shutil.which("c++") or shutil.which("g++")):
+        pytest.skip("no CMake or no C++ compiler")
+    place = ("-S", str(ROOT / "csrc"), "-B", str(tmp_path), "-DVCC_TORCH_DIR=/nonexistent")
+    command = [cmake, *place, f"-DPython_EXECUTABLE={sys.executable}", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize(
+    ("compiler", "why"),
+    [("", "no nvcc found"), ("/bin/false", "/bin/false cannot compile for sm_90a")],
+)
+def test_without_a_working_nvcc_the_install_says_what_is_not_there(
+    tmp_path: Path, compiler: str, why: str
+) -> None:
+    said = configured(tmp_path, f"-DVCC_NVCC={compiler}")
+    assert said.count(why) == 1
+    assert "forward_cuda is not available" in said
+    assert "Triton's kernels or in plain torch instead" in said
+    assert "Put nvcc of CUDA 12 or later on PATH and reinstall" in said
+
+
+def test_kernels_can_be_left_out(tmp_path: Path) -> None:
+    said = configured(tmp_path, "-DVCC_KERNELS=OFF")
+    assert "without CUDA kernels, as VCC_KERNELS is OFF" in said
