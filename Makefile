@@ -126,7 +126,9 @@ bench: install
 	$(BIN)/python tests/benchmarks/bench_compile.py
 	$(BIN)/python tests/benchmarks/bench_warm.py
 	$(BIN)/python tests/benchmarks/bench_steps.py
-	$(BIN)/python tests/benchmarks/bench_memory.py
+	$(BIN)/python tests/benchmarks/bench_passes.py
+	for case in memory memory-experts memory-experts-sm_90; do \
+	  $(BIN)/python tests/benchmarks/bench_memory.py --case $$case || exit; done
 	$(BIN)/python tests/benchmarks/bench_store.py
 
 # Every CUDA kernel for every architecture, no warning and no spilled register; needs nvcc, no GPU.

@@ -1,7 +1,8 @@
 """What is built in, as a table: for `vcc compile --list-models` and docs/models.md. No torch.
 
 Pieces and passes are not known before a model is traced: `supported.json` beside this file has
-them, written by `PYTHONPATH=tests python -m support.models_reference` and held against the code by a test.
+them, written by `PYTHONPATH=tests python -m support.models_reference`; a test holds it against
+the code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Peak memory of `vcc compile` for the shapes of an 8B Llama, from its config.json alone.
+"""Peak memory of `vcc compile` for the shapes of a large model, from its config.json alone.
 
 Resident (RSS) and proportional (PSS) memory, summed over the process tree and sampled. Forked
 workers share most pages with their parent: RSS counts those once for each process, PSS once in
-all. The limit holds for the sum of RSS, the larger of the two. Writes docs/benchmarks/memory.json.
+all. The limit holds for the sum of RSS, the larger of the two. Writes docs/benchmarks/memory*.json,
+one file a case.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pathlib import Path
 import psutil
 from measure import write
 
-LIMIT = 3e9
 POLL_SECONDS = 0.1
-CONFIG = {
+PEAK = "peak resident memory of the process tree, GB"
+LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "vocab_size": 128256,
@@ -41,6 +42,51 @@ CONFIG = {
     "eos_token_id": 128001,
 }
 """Llama 3 8B."""
+
+QWEN = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "vocab_size": 151936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "max_position_embeddings": 40960,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "bos_token_id": 151643,
+    "eos_token_id": 151645,
+}
+"""Qwen3-30B-A3B."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model's config and name, the most bytes that its build may take, and the target."""
+
+    config: dict[str, object]
+    name: str
+    limit: float
+    target: str = "cpu"
+
+
+CASES = {
+    "memory": Case(LLAMA, "Llama 3 8B", 3e9),
+    "memory-experts": Case(QWEN, "Qwen3-30B-A3B", 4e9),
+    "memory-experts-sm_90": Case(QWEN, "Qwen3-30B-A3B", 4e9, "sm_90"),
+}
+"""By the name of the file that is written."""
 
 
 @dataclass(frozen=True)
@@ -114,28 +160,32 @@ def main() -> int:
     """Measure, print, write; 1 when the peak is above the limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=0, help="compile processes; 0 chooses")
-    jobs = parser.parse_args().jobs
+    parser.add_argument("--case", choices=CASES, default="memory")
+    given = parser.parse_args()
+    jobs, case = given.jobs, CASES[given.case]
     with tempfile.TemporaryDirectory(prefix="vcc-bench-") as name:
-        model = Path(name) / "llama-8b"
+        model = Path(name) / "model"
         model.mkdir()
-        (model / "config.json").write_text(json.dumps(CONFIG))
+        (model / "config.json").write_text(json.dumps(case.config))
         words = ["compile", str(model), "--weights", "none", "--jobs", str(jobs), "--json"]
+        words += [] if case.target == "cpu" else ["--target", case.target]
         samples, built = watch([sys.executable, "-m", "vcc.cli.main", *words], Path(name))
     rss, pss = (max(samples, key=lambda one: getattr(one, kind)) for kind in ("rss", "pss"))
     content = {
-        "what": "peak memory of vcc compile of Llama 3 8B shapes, --weights none, bf16",
+        "what": f"peak memory of vcc compile of {case.name} shapes, --weights none, bf16, for"
+        f" {case.target}",
         "jobs": jobs,
         "samples": len(samples),
         "seconds": round(samples[-1].seconds, 1),
         "peak_rss": rss.as_dict(),
         "peak_pss": pss.as_dict(),
-        "limit_mb": round(LIMIT / 1e6),
+        "limits": {PEAK: case.limit / 1e9},
         "stages": built["info"]["stages"],
         "pieces": built["info"]["pieces"],
     }
     print(json.dumps({name: content[name] for name in ("seconds", "peak_rss", "peak_pss")}))
-    print(f"written: {write('memory', content)}")
-    return int(rss.rss > LIMIT)
+    print(f"written: {write(given.case, content)}")
+    return int(rss.rss > case.limit)
 
 
 if __name__ == "__main__":

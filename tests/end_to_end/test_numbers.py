@@ -84,12 +84,24 @@ SHORT = (
     Shape("qwen3", "fp32", tied=True, fields={"rope_parameters": YARN}),
     Shape("gemma2", "fp32"),
     Shape("gemma2", "bf16", tied=True),
+    Shape("qwen3_moe", "fp32", tied=True, shards=3),
 )
 LONG = (
     Shape("llama", "bf16", tied=True),
     Shape("mistral", "fp32", tied=True, shards=3),
     Shape("qwen2", "fp32", fields={"rope_parameters": YARN}),
     Shape("qwen3", "bf16", fields={"rope_parameters": YARN}),
+    Shape("gemma3_text", "fp32", tied=True, shards=3),
+    Shape("gemma3_text", "bf16"),
+    Shape("phi3", "fp32"),
+    Shape("phi3", "bf16", tied=True),
+    Shape("smollm3", "fp32", tied=True),
+    Shape("smollm3", "bf16"),
+    Shape("mixtral", "fp32", tied=True, shards=3),
+    Shape("mixtral", "bf16"),
+    Shape("qwen2_moe", "fp32"),
+    Shape("qwen2_moe", "bf16", tied=True),
+    Shape("qwen3_moe", "bf16", fields={"norm_topk_prob": False}),
 )
 """Each costs 40 s of a core to compile."""
 CELLS = (*SHORT, *(pytest.param(shape, marks=pytest.mark.slow) for shape in LONG))

@@ -18,14 +18,17 @@ from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops
 
 
-def load_decoder(directory: Path, dtype: str, ops: OpChoice | None = None) -> Decoder:
-    """The decoder of a model directory with its weights."""
+def load_decoder(
+    directory: Path, dtype: str, ops: OpChoice | None = None, length: int = 0
+) -> Decoder:
+    """The decoder of a model directory with its weights, for its usual length or another."""
     load_ops()
     source = open_source(str(directory))
     wanted: torch.dtype = getattr(torch, dtype)
     weights, _ = load_weights(bindings_of(source.spec), source.tensors, wanted)
     with torch.device("meta"):
-        decoder = Decoder(source.spec.for_length(source.spec.usual_length), wanted, ops)
+        spec = source.spec.for_length(length or source.spec.usual_length)
+        decoder = Decoder(spec, wanted, ops)
     return decoder.assign(weights)
 
 

@@ -1,6 +1,7 @@
 """The generated parts of docs/models.md, and the facts that only a trace knows.
 
-Rewrite both with `PYTHONPATH=tests python -m support.models_reference` from the top of the repository.
+Rewrite both with `PYTHONPATH=tests python -m support.models_reference` from the top of the
+repository.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.checkpoints import ARCHITECTURES, make_checkpoint, reference_logits
+from support.checkpoints import ARCHITECTURES, OWN_SIZES, make_checkpoint, reference_logits
 from support.eager_step import EagerStepper, load_decoder, run_in_steps
 from support.numbers import assert_fp32_close, assert_low_precision
 from torch._subclasses import FakeTensorMode
@@ -119,6 +119,35 @@ def test_llama_with_biases_and_wide_heads_equals_transformers(tmp_path: Path) ->
         tmp_path, "llama", attention_bias=True, mlp_bias=True, head_dim=24, num_key_value_heads=4
     )
     assert_fp32_close(logits(directory, "float32", WHOLE), reference(directory, "float32"))
+
+
+@pytest.mark.parametrize(("arch", "head_dim"), [("llama", 80), ("phi3", 96), ("qwen3_moe", 80)])
+def test_heads_and_vocabularies_of_odd_sizes_equal_transformers(
+    arch: str, head_dim: int, tmp_path: Path
+) -> None:
+    """Heads that are no power of two, and a vocabulary that no tile divides."""
+    sizes = {"head_dim": head_dim, "vocab_size": 161}
+    if arch == "phi3":
+        plain = {"rope_type": "default", "rope_theta": 1000.0, "partial_rotary_factor": 0.75}
+        sizes |= {"hidden_size": 4 * head_dim, "rope_parameters": plain}
+    directory = make_checkpoint(tmp_path, arch, **sizes)
+    assert_fp32_close(logits(directory, "float32", MIXED), reference(directory, "float32"))
+
+
+def test_a_long_rope_has_one_set_for_all_tokens_by_the_longest_sequence(tmp_path: Path) -> None:
+    """Above the original length transformers has the long set for a whole prompt; so have we, for
+    every part of it; for shorter prompts it must be told to."""
+    own = dict(OWN_SIZES["phi3"]["rope_parameters"])
+    settings = {"original_max_position_embeddings": 20}
+    long = make_checkpoint(tmp_path / "long", "phi3", rope_parameters=own, **settings)
+    same = own | {"short_factor": own["long_factor"]}
+    told = make_checkpoint(tmp_path / "told", "phi3", rope_parameters=same, **settings)
+    found = run_in_steps(EagerStepper(load_decoder(long, "float32", length=512)), prompts(), MIXED)
+    for sequence, prompt in prompts().items():
+        directory = long if len(prompt) > 20 else told
+        assert_fp32_close(found[sequence], reference_logits(directory, prompt, "float32"))
+    short = run_in_steps(EagerStepper(load_decoder(long, "float32")), {1: prompts()[1]}, [{1: 17}])
+    assert_fp32_close(short[1], reference_logits(long, prompts()[1], "float32"))
 
 
 @pytest.mark.parametrize("arch", ["qwen3", "gemma2"])
