@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from vcc.engine.passes.base import Outcome, PassContext, builtin
 from vcc.engine.passes.fusing import fuse
 from vcc.engine.passes.pattern import Match, Op
-from vcc.engine.passes.quant_forms import NEAR, forms_of
+from vcc.engine.passes.quant_forms import NEAR, WITH_FP8, forms_of
 from vcc.engine.passes.rewrite import call
 from vcc.engine.torch_shim.nodes import call_arguments
 
@@ -48,4 +48,5 @@ FUSE_ACT_QUANT = builtin(
         "vcc::gelu_and_mul_quant",
         "vcc::gelu_and_mul_quant_dynamic",
     ),
+    gate=WITH_FP8,
 )

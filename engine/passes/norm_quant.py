@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from vcc.engine.passes.base import Outcome, PassContext, builtin
 from vcc.engine.passes.fusing import fuse
 from vcc.engine.passes.pattern import Item, Match, Op
-from vcc.engine.passes.quant_forms import NEAR, forms_of
+from vcc.engine.passes.quant_forms import NEAR, WITH_FP8, forms_of
 from vcc.engine.passes.rewrite import call, item, replace
 from vcc.engine.torch_shim.nodes import call_arguments
 
@@ -59,4 +59,5 @@ FUSE_NORM_QUANT = builtin(
         "vcc::fused_add_rms_norm_quant",
         "vcc::fused_add_rms_norm_quant_dynamic",
     ),
+    gate=WITH_FP8,
 )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from vcc.engine.passes.base import Gate
 from vcc.engine.passes.fusing import RESHAPES, Build, a_number, moved_before
 from vcc.engine.passes.pattern import Capture, Const, Either, Match, Op, Pattern
 from vcc.engine.passes.rewrite import call, item, replace, value
@@ -24,6 +25,9 @@ aten = torch.ops.aten
 
 FP8 = torch.float8_e4m3fn
 MOST = 448.0
+
+WITH_FP8 = Gate(targets=("cpu", "sm_89", "sm_90", "sm_100", "sm_120"))
+"""Targets whose Triton kernels can write fp8: older devices have no such type."""
 
 Fused = Callable[[Match, tuple[Any, ...]], Node]
 """Makes the fused call of a match from `(scale,)` or `(block_size, least)`, at its producer."""

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from vcc.engine.config.modes import GraphMode, Platform
 from vcc.engine.config.resolve import PlatformFacts, resolve
+from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, PassConfig
 from vcc.engine.passes.all_reduce_norm import FUSE_ALL_REDUCE_NORM
 from vcc.engine.passes.apply import PASSES, apply
 from vcc.engine.passes.attention_quant import FUSE_ATTENTION_QUANT
+from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.norm_linear import FUSE_NORM_LINEAR
 
 vcc, linear = torch.ops.vcc, torch.nn.functional.linear
@@ -141,6 +143,14 @@ def test_a_build_that_rewrites_across_attention_is_not_cut_there() -> None:
     config = resolve(asked, facts).config
     assert (config.splitting_ops, config.cuda_graph_mode) == ((), GraphMode.FULL)
     assert resolve(CompilationConfig(), facts).config.splitting_ops
+
+
+def test_attention_with_fp8_is_for_the_cpu() -> None:
+    """Elsewhere a graph that is not cut at attention cannot be planned."""
+    graph = traced(lambda m, x: x * 2, {"x": rows()})
+    context = switched_on(FUSE_ATTENTION_QUANT, PassContext(target=Target.parse("sm_90")))
+    (report,) = apply(graph, [FUSE_ATTENTION_QUANT], context).reports
+    assert report.skipped == "target sm_90 is none of cpu"
 
 
 OFF = ("fuse_all_reduce_norm", "fuse_attention_quant", "fuse_norm_linear")

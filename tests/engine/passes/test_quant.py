@@ -9,12 +9,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fusions import Fused, Model, a_weight, fused
-from support.toys import rows
+from support.fusions import Fused, Model, a_weight, fused, operators, switched_on
+from support.toys import rows, traced
 from torch import Tensor
 
+from vcc.engine.config.target import Target
 from vcc.engine.ops.register import load_ops
 from vcc.engine.passes.act_quant import FUSE_ACT_QUANT
+from vcc.engine.passes.apply import apply
+from vcc.engine.passes.base import PassContext
+from vcc.engine.passes.noops import ELIMINATE_NOOPS
 from vcc.engine.passes.norm_quant import FUSE_NORM_QUANT
 
 load_ops()
@@ -197,3 +201,29 @@ def test_a_quotient_that_is_rounded_is_a_near_match() -> None:
     found = run(FUSE_NORM_QUANT, model, inputs(16, torch.bfloat16))
     assert found.fused == ["rms_norm"]
     assert any("is rounded to" in one for one in found.proof.report.refused)
+
+
+def test_pairs_in_fp16_become_one_operator_each() -> None:
+    """Row F6 in its dtype, which has no CPU kernel: the graph is looked at, not run."""
+
+    def model(m: Any, x: Tensor) -> Any:
+        first = static(norm(m, x), m.scale)
+        return first, static(norm(m, x * 2), m.scale)
+
+    x, weight = inputs(16, torch.float16), a_weight(16, torch.float16)
+    graph = traced(model, {"x": x}, {"x": {0: "T"}}, weight=weight, scale=torch.tensor(0.02))
+    context = switched_on(FUSE_NORM_QUANT)
+    apply(graph, [ELIMINATE_NOOPS], context)
+    (report,) = apply(graph, [FUSE_NORM_QUANT], context).reports
+    assert report.matches == 2
+    assert [one for one in operators(graph) if one.startswith("vcc::")] == [
+        "vcc::rms_norm_quant.default"
+    ] * 2
+
+
+@pytest.mark.parametrize(("target", "runs"), [("sm_86", False), ("sm_89", True), ("sm_90", True)])
+@pytest.mark.parametrize("one", [FUSE_NORM_QUANT, FUSE_ACT_QUANT], ids=lambda one: one.name)
+def test_devices_without_fp8_are_left_out(one: Any, target: str, runs: bool) -> None:
+    why = one.gate.refusal(PassContext(target=Target.parse(target)))
+    assert (why == "") is runs
+    assert runs or f"target {target} is none of cpu, sm_89" in why
