@@ -42,6 +42,7 @@ from vcc.engine.session import Session, open_session
 
 HIDDEN, LIMIT = 512, 1.02
 WITHOUT = "without"
+BUSY = "the machine was busy with other work, so this is to be measured again"
 MODELS: Mapping[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 64},
@@ -118,7 +119,8 @@ def main() -> int:
     missed = verdicts(ratios, limits)
     load = os.getloadavg()[0]
     content = {
-        "what": "microseconds a step with fusions and without; every custom op on in both",
+        "what": "a step with fusions and without, every custom op on in both; "
+        f"{BUSY if load > (os.cpu_count() or 1) else 'the machine was calm'}",
         "rounds": options.rounds,
         "threads": torch.get_num_threads(),
         "load": round(load, 1),
