@@ -1,4 +1,8 @@
-"""What the whole suite says at its end: skips by the device they lack, and stale GPU results."""
+"""What all tests share, and what the whole suite says at its end.
+
+Artifacts that several tests need are compiled once in a session. VCC_TEST_STORE=DIR keeps their
+store from one session to the next; what a change of the code makes stale is compiled again.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,26 @@ def _process_is_put_back(_module_begins_as_the_first: None) -> Iterator[None]:
     before = dict(os.environ), tempfile.tempdir, gc.isenabled()
     yield
     _put_back(*before)
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of the shared store. Tests that change a store take a copy of it."""
+    kept = os.environ.get("VCC_TEST_STORE")
+    return Path(kept).resolve() if kept else tmp_path_factory.mktemp("shelf") / "store"
+
+
+@pytest.fixture(scope="session")
+def demo_shelf(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the demo as `vcc compile demo` builds it, and nothing else."""
+    from support.flow import ask, built  # torch is not needed by every test
+
+    from vcc.cache.store import Store
+
+    made = built(ask("demo"), Store.open(shelf)).loaded
+    alone = tmp_path_factory.mktemp("demo") / "store"
+    Store.open(alone).publish(made.manifest, made.read_all())
+    return alone
 
 
 @pytest.fixture

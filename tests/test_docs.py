@@ -64,9 +64,13 @@ def shown() -> list[tuple[Path, str]]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the files of docs/examples; all commands share the store in it."""
+def place(demo_shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of docs/examples; all commands share the store in it.
+
+    It has the demo: that a store without it gets it is tested in `end_to_end/` and on the wheel.
+    """
     folder = tmp_path_factory.mktemp("documents")
+    shutil.copytree(demo_shelf, folder / "store")
     shutil.copytree(ROOT / "docs" / "examples", folder, dirs_exist_ok=True)
     return folder
 

@@ -1,8 +1,4 @@
-"""Artifacts that the end-to-end tests share: each is compiled once in a session.
-
-VCC_TEST_STORE=DIR keeps the store from one session to the next; what a change of the code makes
-stale is compiled again.
-"""
+"""Commands of the end-to-end tests, in this process and in fresh ones."""
 
 from __future__ import annotations
 
@@ -19,9 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.flow import ask, built, kept_environment
+from support.flow import kept_environment
 
-from vcc.cache.store import Store
 from vcc.cli import main
 
 ENTRY = "from vcc.cli.main import main; main()"
@@ -34,22 +29,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of the shared store. Tests that change a store take a copy of it."""
-    kept = os.environ.get("VCC_TEST_STORE")
-    return Path(kept).resolve() if kept else tmp_path_factory.mktemp("shelf") / "store"
-
-
-@pytest.fixture(scope="session")
-def demo_shelf(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with the demo as `vcc compile demo` builds it, and nothing else."""
-    made = built(ask("demo"), Store.open(shelf)).loaded
-    alone = tmp_path_factory.mktemp("demo") / "store"
-    Store.open(alone).publish(made.manifest, made.read_all())
-    return alone
 
 
 @pytest.fixture
