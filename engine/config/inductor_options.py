@@ -40,6 +40,7 @@ CUDA_OPTIONS: Mapping[str, Any] = {
     "fx_graph_cache": False,
     "fx_wrapper": True,
     "joint_graph_constant_folding": False,
+    "shape_padding": False,  # it times products of odd sizes, which needs a device
     "size_asserts": False,
     "triton.autotune_at_compile_time": False,
     "use_static_cuda_launcher": False,
