@@ -23,8 +23,9 @@ FORMAT_VERSION = "1.1"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*\Z")
 _VERSION = re.compile(r"([0-9]{1,6})\.([0-9]{1,6})\Z")
 _KINDS = (
-    (re.compile(r"program\Z"), "program"),
+    (re.compile(r"program(/.*)?\Z"), "program"),
     (re.compile(r"piece/.*\.so\Z"), "library"),
+    (re.compile(r"piece/.*\.ops\Z"), "operators"),
     (re.compile(r"piece/.*\.json\Z"), "library-table"),
     (re.compile(r"table/"), "table"),
     (re.compile(r"cubin/[0-9a-f]{64}\Z"), "cubin"),

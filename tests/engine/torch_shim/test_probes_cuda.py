@@ -255,6 +255,13 @@ def test_triton_build_kernel_of() -> None:
             triton_build.kernel_of(made, SM_90)
 
 
+def test_triton_build_block_bytes() -> None:
+    """Two pointers that every Triton kernel has come last; csrc's kernels have none."""
+    parameters = (("x", "*fp32"), ("count", "i32"))
+    assert triton_build.block_bytes(parameters) == 8 + 8 + 2 * 8
+    assert triton_build.block_bytes(parameters, 0) == 8 + 4
+
+
 def test_triton_build_declared_bytes() -> None:
     kernel = compiled()
     assert triton_build.declared_bytes(kernel.cubin, "with_float", SM_90) == kernel.param_bytes
