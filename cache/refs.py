@@ -57,8 +57,11 @@ def read_refs(store: Folder, base: str, skip: Container[str] = ()) -> Refs:
             for name in folder.names():
                 if is_digest(name) and name not in skip:  # NFS leaves .nfs files at times
                     _sort_in(folder, base, name, entries, bad)
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # no artifact of this base yet, or a file that a check names
+    except FileNotFoundError:
+        pass  # no artifact of this base yet
+    except NotADirectoryError:
+        with store.below(REFS):
+            pass  # the base alone is a file, which a check names; refused where it is all refs
     return Refs(tuple(sorted(entries, key=newest_first)), tuple(bad))
 
 
