@@ -67,8 +67,9 @@ struct Plan {
   }
 };
 
-// One sequence's tiles; its last ones are the longest, and items go from the last to the first. How it is cut depends on its own lengths only, so neither its neighbours in
-// the batch nor the number of threads change a result.
+// One sequence's tiles; its last ones are the longest, and items go from the last to the first. How
+// it is cut depends on its own lengths only, so neither its neighbours in the batch nor the number
+// of threads change a result.
 void plan_sequence(const AttentionArgs& a, const Batch& b, int64_t i, int64_t kv_heads,
                    Plan& plan) {
   const int64_t begin = b.starts[i], rows = b.starts[i + 1] - begin, length = b.lens[i];

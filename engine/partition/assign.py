@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -51,15 +50,17 @@ class Assignment:
 def assign(graph: Graph, splitting_ops: frozenset[str]) -> Assignment:
     """Cut the graph; sizes belong to no part, each piece rebuilds the ones it needs.
 
-    An uninitialised allocation that a splitting op uses becomes a buffer of the step, so a part
-    that held nothing else disappears.
+    An uninitialised allocation whose first use is a splitting op's becomes a buffer of the step, so
+    a part that held nothing else disappears. Any other is made in the part that uses it first: no
+    piece hands over what nobody has written, which no golden could check.
 
     Raises:
         CompileError: a write through a view would be lost at a cut.
     """
-    buffers = tuple(n for n in graph.nodes if _is_step_buffer(n, splitting_ops))
+    buffers = _step_buffers(graph, splitting_ops)
     owner = _owners(graph, splitting_ops, frozenset(buffers))
     groups: dict[int, list[Node]] = {}
+    _made_where_used(owner)
     for node, part in owner.items():
         groups.setdefault(part, []).append(node)
     parts = tuple(_part(nodes, splitting_ops) for _, nodes in sorted(groups.items()))
@@ -67,13 +68,27 @@ def assign(graph: Graph, splitting_ops: frozenset[str]) -> Assignment:
     return Assignment(parts, buffers)
 
 
-def _is_step_buffer(node: Node, names: frozenset[str]) -> bool:
-    if node.target not in ALLOCATIONS:
-        return False
-    return any(is_splitting(user.target, names) for user in node.users)
+def _step_buffers(graph: Graph, names: frozenset[str]) -> tuple[Node, ...]:
+    place = {node: index for index, node in enumerate(graph.nodes)}
+    found = []
+    for node in graph.nodes:
+        # What is allocated like it takes its sizes alone.
+        users = [u for u in node.users if u.target not in ALLOCATIONS and not is_symbolic(u)]
+        first = min(users, key=place.__getitem__, default=None)
+        if node.target in ALLOCATIONS and first is not None and is_splitting(first.target, names):
+            found.append(node)
+    return tuple(found)
 
 
-def _owners(graph: Graph, names: frozenset[str], buffers: frozenset[Node]) -> Mapping[Node, int]:
+def _made_where_used(owner: dict[Node, int]) -> None:
+    # From the end: of two allocations the one that is made like the other is settled first.
+    for node in reversed(owner):
+        users = [owner[user] for user in node.users if user in owner]
+        if node.target in ALLOCATIONS and users:
+            owner[node] = min(users)
+
+
+def _owners(graph: Graph, names: frozenset[str], buffers: frozenset[Node]) -> dict[Node, int]:
     owner: dict[Node, int] = {}
     current = 0
     for node in graph.nodes:

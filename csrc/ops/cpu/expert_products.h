@@ -137,8 +137,8 @@ void join_gate(const float* gate, const float* up, T* y, int64_t columns) {
     store(y + i, gate_times_up(load(gate + i), load(up + i)));
   }
   if (const int rest = static_cast<int>(columns - whole)) {
-    store_part(y + whole,
-               gate_times_up(load_part(gate + whole, rest), load_part(up + whole, rest)), rest);
+    store_part(y + whole, gate_times_up(load_part(gate + whole, rest), load_part(up + whole, rest)),
+               rest);
   }
 }
 

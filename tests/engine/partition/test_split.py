@@ -114,8 +114,10 @@ def test_p6_a_part_that_only_allocates_disappears() -> None:
     def model(m: Any, x: Tensor) -> Tensor:
         y = toy.mix(x)
         out = torch.empty_like(y)
+        other = torch.empty_like(out)  # takes sizes alone: the first use is attention's
         toy.attend(y, y, out)
-        return toy.mix(out)
+        toy.attend(y, out, other)
+        return toy.mix(other)
 
     pieces = cut(model)
     assert "piece" not in calls_of(pieces.program)
@@ -137,6 +139,22 @@ def test_a_buffer_made_like_a_tensor_does_not_carry_the_tensor_out_of_its_piece(
     assert first.kind == "piece"
     assert len(first.outs) == 1
     assert first.outs[0] in rest[0].args
+
+
+def test_memory_that_only_a_later_piece_writes_is_made_in_that_piece() -> None:
+    """No golden could hold a piece to what nobody has written."""
+
+    def model(m: Any, x: Tensor) -> Tensor:
+        inner = x + 1
+        out = torch.empty_like(inner)
+        seen = toy.mix(inner)
+        toy.attend(seen, seen, out)
+        return toy.mix(out) + out
+
+    pieces = cut(model, ops=("toy::mix",))
+    assert calls_of(pieces.program) == ["piece", "toy::mix.default"] * 2 + ["piece"]
+    assert len(pieces.program.calls[0].outs) == 1
+    assert [piece.graph.code.count("empty_like.default(") for piece in pieces.unique] == [0, 1, 0]
 
 
 def test_a_number_computed_from_a_size_keeps_its_fraction() -> None:
