@@ -46,13 +46,19 @@ class CompileCount:
     def __str__(self) -> str:
         if not self.ranges:
             return "none"
-        listed = f": {', '.join(self.ranges)}" if len(self.ranges) > 1 else ""
+        named = (low if low == high else name for name, low, high in map(_ends, self.ranges))
+        listed = f": {', '.join(named)}" if len(self.ranges) > 1 else ""
         count = len(self.ranges)
         spread = f"{count} range{'s' * (count != 1)} of sizes{listed}"
         how = f"for each of {spread}" if self.by_range and count > 1 else f"once for {spread}"
         if self.pieces is None:
             return f"each unique piece {how}"
         return f"{self.total}: {self.pieces} unique pieces, {how}"
+
+
+def _ends(name: str) -> tuple[str, str, str]:
+    low, _, high = name.partition("-")
+    return name, low, high
 
 
 def compile_count(settled: Settled, store: Store) -> CompileCount:

@@ -27,7 +27,7 @@ def test_without_an_artifact_of_the_model_only_the_ranges_are_known(tmp_path: Pa
     assert found.ranges == ("1-8", "9-32", "33-128", "16-16", "64-64")
     assert found.total is None
     assert str(found) == (
-        "each unique piece for each of 5 ranges of sizes: 1-8, 9-32, 33-128, 16-16, 64-64"
+        "each unique piece for each of 5 ranges of sizes: 1-8, 9-32, 33-128, 16, 64"
     )
     assert str(count(store, {})) == "each unique piece once for 1 range of sizes"
 
