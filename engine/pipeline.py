@@ -28,6 +28,7 @@ from vcc.engine.compile.keys import BuildKeys, build_keys, pairs
 from vcc.engine.compile.observed import observed
 from vcc.engine.compile.scratch import sweep
 from vcc.engine.config.artifacts import Content as Holds
+from vcc.engine.config.environment import use_build_folder
 from vcc.engine.config.modes import Platform
 from vcc.engine.events import Events
 from vcc.engine.models.bindings import check_number
@@ -182,9 +183,14 @@ def _made(build: Build) -> Made:
         from vcc.engine.compile.gpu import compile_for_gpu
 
         return compile_for_gpu(build)
-    from vcc.engine.compile.cpu import compile_for_cpu
+    from vcc.engine.compile.scratch import scratch
 
-    return compile_for_cpu(build)
+    with scratch() as folder:
+        # Before the import, at which torch's compiler makes the folder of its cache.
+        use_build_folder(folder, build.settled.request.target.arch)
+        from vcc.engine.compile.cpu import compile_for_cpu
+
+        return compile_for_cpu(build)
 
 
 def _nothing(build: Build) -> Made:

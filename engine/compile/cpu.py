@@ -12,7 +12,7 @@ from vcc.engine.compile.building import Build
 from vcc.engine.compile.dump import Dump
 from vcc.engine.compile.interface import compiler_of
 from vcc.engine.compile.ranges import Cut, Ranging, cut, merged_reports, ranges_info, run_passes
-from vcc.engine.config.environment import read_environment, use_build_folder
+from vcc.engine.config.environment import read_environment
 from vcc.engine.config.reads import Reads
 from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import NAMES
@@ -25,29 +25,27 @@ from vcc.engine.types import CompiledPiece, PassReport, Piece, Traced
 def compile_for_cpu(build: Build) -> Made:
     """Run the stages and return the artifact's content.
 
+    The process has the environment of a build (`use_build_folder`) before this is imported.
+
     Raises:
         CompileError: a stage failed.
         DeviceError: no compiler, or a dtype or CPU level without kernels.
     """
-    from vcc.engine.compile.scratch import scratch
-
-    with scratch() as folder:
-        use_build_folder(folder, build.settled.request.target.arch)
-        options, identity = _options(build)
-        ranging = Ranging(
-            build.settled,
-            build.events,
-            build.counters,
-            Dump(build.settled.request.keep),
-            by_range=compiler_of(build.settled).by_range,
-        )
-        traced = _traced(build, ranging)
-        with build.stage("passes"):
-            passed = run_passes(traced, ranging)
-        with build.stage("partition"):
-            passes = version_pairs(chosen(build.settled.resolved.config))
-            found = cut(passed, (*passes, *identity, *_toolchain(build)), ranging)
-        compiled = _compiled(build, found.unique, options)
+    options, identity = _options(build)
+    ranging = Ranging(
+        build.settled,
+        build.events,
+        build.counters,
+        Dump(build.settled.request.keep),
+        by_range=compiler_of(build.settled).by_range,
+    )
+    traced = _traced(build, ranging)
+    with build.stage("passes"):
+        passed = run_passes(traced, ranging)
+    with build.stage("partition"):
+        passes = version_pairs(chosen(build.settled.resolved.config))
+        found = cut(passed, (*passes, *identity, *_toolchain(build)), ranging)
+    compiled = _compiled(build, found.unique, options)
     return _made(traced.constants, found, compiled)
 
 

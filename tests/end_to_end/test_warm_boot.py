@@ -17,9 +17,11 @@ from support.flow import Forcer, ask, booted
 
 from vcc.cache.store import Store
 from vcc.engine.config.modes import GraphMode
+from vcc.engine.runtime.descriptors import BatchDescriptor
 from vcc.engine.runtime.step import ModelRunner
 
 RUN = ("run", "demo", "--prompt", "It is a truth", "--max-new-tokens", "5", "--json")
+ANY_SIZE = BatchDescriptor(1)  # one code serves every size of the demo, so any does
 COMPILERS = ("torch._dynamo", "torch._inductor", "sympy", "triton", "transformers")
 
 MODULES = """
@@ -142,13 +144,14 @@ def runner(demo_shelf: Path) -> ModelRunner:
 
 def addresses(runner: ModelRunner) -> dict[object, list[int]]:
     """Where the step's values lie, and where every captured graph reads and writes."""
-    memory, program = runner._parts.memory, runner._parts.program
+    (code,) = runner._parts.codes
+    memory, program = code.memory, code.program
     ones = {symbol.name: 1 for symbol in program.symbols}
     found: dict[object, list[int]] = {
         value.name: [memory.view(value.name, ones).data_ptr()] for value in program.values
     }
     for mode in (GraphMode.FULL, GraphMode.PIECEWISE):
-        for place, wrapper in enumerate(runner._wrappers(mode)):
+        for place, wrapper in enumerate(runner._wrappers(mode, ANY_SIZE)):
             for descriptor, graph in wrapper.graphs.items():
                 found[mode, place, descriptor] = [
                     tensor.data_ptr() for call in graph.calls for tensor in _tensors(call.args)
@@ -188,7 +191,7 @@ def _resident() -> int:
 
 def test_a_replay_calls_no_python_of_ours_between_pieces(runner: ModelRunner) -> None:
     """Only the loop of the replay itself; the dispatcher of splitting ops is torch's."""
-    (wrapper,) = runner._wrappers(GraphMode.FULL)
+    (wrapper,) = runner._wrappers(GraphMode.FULL, ANY_SIZE)
     graph = next(iter(wrapper.graphs.values()))
     called: list[str] = []
 
@@ -203,4 +206,6 @@ def test_a_replay_calls_no_python_of_ours_between_pieces(runner: ModelRunner) ->
         sys.setprofile(None)
     ours = [name for name in called if "torch/_ops.py" not in name]
     assert [name.rpartition(":")[2] for name in ours] == ["replay"]
-    assert len(called) - 1 == sum(call.kind == "op" for call in runner._parts.program.calls)
+    assert len(called) - 1 == sum(
+        call.kind == "op" for call in runner._parts.codes[0].program.calls
+    )
