@@ -18,14 +18,16 @@ OWN_KERNELS = frozenset(
         *("advance", "decode_attention", "fused_add_rms_norm", "kv_write", "linear"),
         *("prefill_attention", "reduce_attention", "reduce_splits", "rms_norm"),
         *("rotary_embedding", "sample_choose", "sample_gather", "sample_levels", "sample_scan"),
-        "silu_and_mul",
+        *("silu_and_mul", "gated", "gated_quant", "norm_quant", "rms_norm_linear"),
+        *("qk_norm_rope", "rope_kv_write", "topk_softmax"),
+        *("expert_down", "expert_sum", "expert_tiles", "expert_up"),
     }
 )
 """Triton kernels of vcc's own operators."""
 
 # Mangled names write a name after its length: `2at6native` is at::native.
 _OPEN = re.compile(
-    r"triton_|.*(2at6native|3c10|N2at|13pytorch_flash|15PyTorchMemEffAt|14at_cuda_detail)"
+    r"triton_|vcc_|.*(2at6native|3c10|N2at|13pytorch_flash|15PyTorchMemEffAt|14at_cuda_detail)"
 )
 _VENDORS = (
     (re.compile(r"nvjet|.*8cublasLt|.*cublasLt"), "cuBLASLt"),
