@@ -66,6 +66,8 @@ def _build(settled: Settled, store: Store, *, as_json: bool) -> None:
 
     check_buildable(settled)
     counters, shown = Counters(), events(quiet=as_json)
+    for line in settled.overruled:
+        shown.note(line)
     try:
         from vcc.engine.pipeline import build
 

@@ -128,6 +128,8 @@ def run_command(
             from vcc.engine.trail import WatchedEvents
         shown = events(quiet=json)
         written.watched = WatchedEvents(shown)
+        for line in settled.overruled:
+            written.watched.note(line)
         batches = None if trace_batches is None else _open_trace(trace_batches)
         session = written.session = Session(
             settled,

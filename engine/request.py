@@ -8,7 +8,7 @@ user named, and anything answers the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,10 @@ class BuildRequest:
     keep: Path | None = None
 
 
+SAME_MEANING = ("sorted", "canonical form", "in the order given")
+"""Beginnings of reasons that put a value into another form and change nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """A request with every field decided.
@@ -87,6 +91,24 @@ class Settled:
     def reasons(self) -> tuple[Reason, ...]:
         """What resolution decided and why."""
         return self.resolved.reasons
+
+    @property
+    def overruled(self) -> tuple[str, ...]:
+        """A line for each field that was asked for and is something else in the build."""
+        return tuple(
+            str(one)
+            for one in self.reasons
+            if one.field != "inductor_config"  # the user's options stay, the level's join them
+            and self._said(one.field)
+            and not one.why.startswith(SAME_MEANING)
+        )
+
+    def _said(self, field: str) -> bool:
+        """Whether the request gives the field, named as in reasons (`pass_config.NAME`)."""
+        value: object = self.request.compilation
+        for name in field.split("."):
+            value = getattr(value, name)
+        return value is not None and not is_dataclass(value)
 
 
 @dataclass(frozen=True, slots=True)

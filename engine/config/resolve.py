@@ -241,7 +241,9 @@ def _compile_sizes(state: State) -> State:
     check_ranged(sizes, asked, state.mode, state.facts)
     if state.facts.stepped:
         check_compile_sizes(sizes, config.capture_sizes or (), state.graphs)
-    state = state.put("compile_sizes", sizes, "none by default" if not sizes else "sorted")
+    state = state.put(
+        "compile_sizes", sizes, "none by default" if not sizes else "sorted, each once"
+    )
     ends, why = _with_pass_ends(state, asked)
     return state.put("compile_ranges", ends, why)
 

@@ -154,3 +154,24 @@ def test_a_mode_that_stores_nothing_cannot_be_built(request_of):
     check_buildable(settle(request_of()))
     with pytest.raises(ConfigError, match="STOCK_TORCH_COMPILE"):
         check_buildable(settle(request_of({"mode": "stock"})))
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            {"splitting_ops": [], "cuda_graph_mode": "piecewise"},
+            "cuda_graph_mode: piecewise → none",
+        ),
+        (
+            {"use_inductor_graph_partition": True, "splitting_ops": ["vcc::kv_write"]},
+            "cuts nothing",
+        ),
+        ({"capture_sizes": [8, 8, 4], "custom_ops": ["+rms_norm"], "inductor_config": {}}, None),
+        ({}, None),
+    ],
+)
+def test_what_was_asked_for_and_is_something_else_is_told(request_of, config, told):
+    lines = settle(request_of(config)).overruled
+    assert len(lines) == (told is not None)
+    assert told is None or told in lines[0]
