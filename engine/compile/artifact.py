@@ -13,6 +13,7 @@ from vcc.cache.digest import Digest
 from vcc.cache.manifest import Manifest
 from vcc.engine.compile.keys import host_rules, pairs, plan_entries
 from vcc.engine.compile.versions import versions
+from vcc.engine.config.modes import Backend
 from vcc.engine.config.plain import plain
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.factory import LiveRef
@@ -67,9 +68,10 @@ def manifest_of(
 
 
 def title_of(settled: Settled) -> str:
-    """What an artifact is, for people: model, dtype, modes."""
+    """What an artifact is, for people: model, dtype, modes, and pieces that are not compiled."""
     config, dtype = settled.resolved.config, settled.model.dtype
-    parts = (settled.request.source.name, dtype, config.mode, config.cuda_graph_mode)
+    eager = config.backend if config.backend is Backend.EAGER else None
+    parts = (settled.request.source.name, dtype, config.mode, config.cuda_graph_mode, eager)
     return " · ".join(str(plain(part)) for part in parts if part is not None)
 
 
