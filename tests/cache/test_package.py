@@ -32,6 +32,14 @@ def imported(tree: ast.AST) -> set[str]:
     return names
 
 
+def tree_of(path: Path) -> ast.AST:
+    """The tree of a file; CPython 3.11 counts depths of all threads together (gh-106905)."""
+    try:
+        return ast.parse(path.read_text())
+    except SystemError:
+        return ast.parse(path.read_text())
+
+
 def called(tree: ast.AST) -> set[str]:
     functions = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return {f.id for f in functions if isinstance(f, ast.Name)} | {
@@ -41,7 +49,7 @@ def called(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_no_file_imports_or_calls_what_turns_data_into_code(path):
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     assert not imported(tree) & FORBIDDEN
     calls = called(tree)
     assert not calls & CALLS
@@ -51,9 +59,7 @@ def test_no_file_imports_or_calls_what_turns_data_into_code(path):
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
 def test_the_environment_is_read_in_one_place(path):
     reads = {"environ", "getenv", "environb"} & {
-        node.attr
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute)
+        node.attr for node in ast.walk(tree_of(path)) if isinstance(node, ast.Attribute)
     }
     assert bool(reads) == (path == ROOT / "settings.py")
 
