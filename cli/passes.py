@@ -53,7 +53,7 @@ def ls_command(json: options.Json = False) -> None:
     if json:
         out_json({"passes": rows, "installed": installed})
         return
-    names = ("name", "on", "where", "needs", "version", "what")
+    names = ("name", "on", "where", "version", "what", "needs")  # which may be long
     out(columns([names, *(tuple(row[name] for name in names) for row in rows)]))
     if installed:
         out("\ninstalled\n" + columns([(f"  {n}", where) for n, where in installed.items()]))

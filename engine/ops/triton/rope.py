@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from vcc.engine.ops.triton.rotary import turn
+
 
 @triton.jit
 def _normed_and_turned(
@@ -89,37 +91,6 @@ def qk_norm_rope(
 
 
 @triton.jit
-def _turn(
-    x,
-    out,
-    cosine,
-    sine,
-    HEADS: tl.constexpr,
-    HEAD_LANES: tl.constexpr,
-    HALF: tl.constexpr,
-    LANES: tl.constexpr,
-    REST_LANES: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-):
-    """Rotate one row of heads from `x` to `out`, which point to its first value."""
-    head, lane = tl.arange(0, HEAD_LANES), tl.arange(0, LANES)
-    known = (head < HEADS)[:, None]
-    inside = known & (lane < HALF)[None, :]
-    place = head[:, None] * HEAD_DIM + lane[None, :]
-    low = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-    high = tl.load(x + place + HALF, mask=inside, other=0.0).to(tl.float32)
-    first = low * cosine[None, :] - high * sine[None, :]
-    second = high * cosine[None, :] + low * sine[None, :]
-    tl.store(out + place, first.to(out.dtype.element_ty), mask=inside)
-    tl.store(out + place + HALF, second.to(out.dtype.element_ty), mask=inside)
-    if 2 * HALF < HEAD_DIM:
-        after = 2 * HALF + tl.arange(0, REST_LANES)
-        tail = known & (after < HEAD_DIM)[None, :]
-        place = head[:, None] * HEAD_DIM + after[None, :]
-        tl.store(out + place, tl.load(x + place, mask=tail, other=0.0), mask=tail)
-
-
-@triton.jit
 def rope_kv_write(
     q,
     k,
@@ -151,7 +122,7 @@ def rope_kv_write(
     lane = tl.arange(0, LANES)
     cosine = tl.load(cos + row * HALF + lane, mask=lane < HALF, other=0.0)
     sine = tl.load(sin + row * HALF + lane, mask=lane < HALF, other=0.0)
-    _turn(
+    turn(
         q + row * Q_STRIDE, q_out + row * (HEADS * HEAD_DIM), cosine, sine,
         HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
     )  # fmt: skip
@@ -159,7 +130,7 @@ def rope_kv_write(
     if slot >= 0:
         width: tl.constexpr = KV_HEADS * HEAD_DIM
         home = kv_cache + slot.to(tl.int64) * width
-        _turn(
+        turn(
             k + row * K_STRIDE, home, cosine, sine,
             KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
         )  # fmt: skip

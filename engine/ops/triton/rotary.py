@@ -7,10 +7,9 @@ import triton.language as tl
 
 
 @triton.jit
-def _turn(
+def turn(
     x,
     out,
-    row,
     cosine,
     sine,
     HEADS: tl.constexpr,
@@ -20,11 +19,11 @@ def _turn(
     REST_LANES: tl.constexpr,
     HEAD_DIM: tl.constexpr,
 ):
-    head = tl.arange(0, HEAD_LANES)
-    lane = tl.arange(0, LANES)
-    home = row * (HEADS * HEAD_DIM) + head[:, None] * HEAD_DIM
-    place = home + lane[None, :]
-    inside = (head < HEADS)[:, None] & (lane < HALF)[None, :]
+    """Rotate one row of heads from `x` to `out`, which point to its first value."""
+    head, lane = tl.arange(0, HEAD_LANES), tl.arange(0, LANES)
+    known = (head < HEADS)[:, None]
+    inside = known & (lane < HALF)[None, :]
+    place = head[:, None] * HEAD_DIM + lane[None, :]
     low = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     high = tl.load(x + place + HALF, mask=inside, other=0.0).to(tl.float32)
     first = low * cosine[None, :] - high * sine[None, :]
@@ -32,10 +31,10 @@ def _turn(
     tl.store(out + place, first.to(out.dtype.element_ty), mask=inside)
     tl.store(out + place + HALF, second.to(out.dtype.element_ty), mask=inside)
     if 2 * HALF < HEAD_DIM:
-        rest = 2 * HALF + tl.arange(0, REST_LANES)
-        place = home + rest[None, :]
-        inside = (head < HEADS)[:, None] & (rest < HEAD_DIM)[None, :]
-        tl.store(out + place, tl.load(x + place, mask=inside, other=0.0), mask=inside)
+        after = 2 * HALF + tl.arange(0, REST_LANES)
+        tail = known & (after < HEAD_DIM)[None, :]
+        place = head[:, None] * HEAD_DIM + after[None, :]
+        tl.store(out + place, tl.load(x + place, mask=tail, other=0.0), mask=tail)
 
 
 @triton.jit
@@ -63,5 +62,13 @@ def rotary_embedding(
     lane = tl.arange(0, LANES)
     cosine = tl.load(cos + row * HALF + lane, mask=lane < HALF, other=0.0).to(tl.float32)
     sine = tl.load(sin + row * HALF + lane, mask=lane < HALF, other=0.0).to(tl.float32)
-    _turn(q, q_out, row, cosine, sine, HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM)
-    _turn(k, k_out, row, cosine, sine, KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM)
+    home = row * (HEADS * HEAD_DIM)
+    turn(
+        q + home, q_out + home, cosine, sine,
+        HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
+    )  # fmt: skip
+    home = row * (KV_HEADS * HEAD_DIM)
+    turn(
+        k + home, k_out + home, cosine, sine,
+        KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
+    )  # fmt: skip

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from support.decoders import SHAPE, spec
 from support.fp8_block import factory
 from support.fusions import by_name, switched_on
-from torch import Tensor, nn
+from support.transformers_traces import of_transformers
 
 from vcc.engine.config.levels import PASS_RULES
 from vcc.engine.config.types import DEFAULT_SPLITTING_OPS, CompilationConfig
@@ -27,35 +26,7 @@ from vcc.engine.types import Traced
 
 OPS = frozenset({"rms_norm", "silu_and_mul", "gelu_tanh_and_mul", "rotary_embedding"})
 CONTEXT = PassContext(CompilationConfig(splitting_ops=DEFAULT_SPLITTING_OPS))
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "intermediate_size": 64,
-    "vocab_size": 64,
-}
-
-
-class Hidden(nn.Module):
-    """A transformers model as a function of one tensor."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x int32 [B, S] -> hidden states."""
-        found = self.model(input_ids=x.long(), use_cache=False, return_dict=True)
-        return torch.as_tensor(found[0])
-
-
-def of_transformers(name: str, **fields: Any) -> Traced:
-    transformers = pytest.importorskip("transformers")
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**SIZES, **fields)
-    module = Hidden(getattr(transformers, f"{name}Model")(config)).eval()
-    return trace(module_trace(module, (InputShape.parse("x=1-4x8:int32"),), torch.float32))
+GROUPED = {"num_key_value_heads": 2}
 
 
 def of_decoder(arch: str, ops: frozenset[str] = OPS) -> Traced:
@@ -76,19 +47,21 @@ MODELS: dict[str, tuple[Callable[[], Traced], dict[str, int]]] = {
         {"fuse_rms_norm": 9, "fuse_add_rms_norm": 4, "fuse_act_mul": 2},
     ),
     "transformers' llama": (
-        lambda: of_transformers("Llama"),
+        lambda: of_transformers("Llama", **GROUPED),
         {"fuse_rms_norm": 5, "fuse_add_rms_norm": 4},
     ),
     "transformers' phi3": (
-        lambda: of_transformers("Phi3", pad_token_id=0),
+        lambda: of_transformers("Phi3", **GROUPED, pad_token_id=0),
         {"fuse_rms_norm": 5, "fuse_act_mul": 2},
     ),
     "transformers' mixtral": (
-        lambda: of_transformers("Mixtral", num_local_experts=4, num_experts_per_tok=2),
+        lambda: of_transformers("Mixtral", **GROUPED, num_local_experts=4, num_experts_per_tok=2),
         {"fuse_moe_router": 2, "fuse_moe_experts": 2},
     ),
     "transformers' qwen3_moe": (
-        lambda: of_transformers("Qwen3Moe", num_experts=4, norm_topk_prob=False, **EXPERTS),
+        lambda: of_transformers(
+            "Qwen3Moe", **GROUPED, num_experts=4, norm_topk_prob=False, **EXPERTS
+        ),
         {"fuse_moe_router": 2, "fuse_moe_experts": 2},
     ),
     "an fp8 block": (

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 from support.decoders import SHAPE, spec
-from torch import Tensor, nn
+from support.transformers_traces import of_transformers
 from torch.fx import Interpreter
 
 from vcc.engine.config.types import DEFAULT_SPLITTING_OPS, CompilationConfig
-from vcc.engine.models.shapes import InputShape
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.passes.apply import PASSES, apply
@@ -21,40 +20,10 @@ from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.prove import ALLOWED, Proof, draw, prove
 from vcc.engine.torch_shim.fake_calls import symbols_of
 from vcc.engine.trace.decoder import decoder_trace
-from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Traced
 
-transformers = pytest.importorskip("transformers")
-
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "vocab_size": 64,
-}
 CONTEXT = PassContext(CompilationConfig(splitting_ops=DEFAULT_SPLITTING_OPS))
-
-
-class FirstOutput(nn.Module):
-    """A transformers model as a function of one tensor."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x int32 [B, S] -> hidden states."""
-        found = self.model(input_ids=x.long(), use_cache=False, return_dict=True)
-        return torch.as_tensor(found[0])
-
-
-def of_transformers(name: str, **fields: Any) -> Traced:
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**SIZES, **fields)
-    module = FirstOutput(getattr(transformers, f"{name}Model")(config)).eval()
-    return trace(module_trace(module, (InputShape.parse("x=1-4x8:int32"),), torch.float32))
 
 
 def of_decoder(arch: str) -> Traced:
