@@ -9,21 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vcc.cache.errors import ConfigError, DeviceError
+from vcc.cache.errors import DeviceError
+from vcc.engine.asked_ops import source_entries
 from vcc.engine.config.custom_ops import OpChoices
-from vcc.engine.config.modes import CompileMode, Platform
-from vcc.engine.ops.backends import NATIVE, names_of, order_of
+from vcc.engine.ops.backends import NATIVE
 from vcc.engine.ops.capabilities import available
 from vcc.engine.ops.choice import OpChoice, Route, Subject, choice_of, choose
-from vcc.engine.user_code import LAYER, source_digest
 
 if TYPE_CHECKING:
     from vcc.engine.models.decoder_spec import DecoderSpec
     from vcc.engine.request import Settled
-
-SOURCE = "user_op."
-"""Labels of key entries: the digest of what a replacement is written in."""
-
 
 RECORDED = "a recorded step takes Triton's kernels, with which recording is tested"
 """Why layers of a recording do not call cubins of ours."""
@@ -98,38 +93,6 @@ def _keyed(route: Route, settled: Settled) -> str:
     target = settled.request.target
     versions = dict(available(target.platform.value, target.arch).versions)
     return " ".join(part for part in (route.backend, versions.get(route.backend)) if part)
-
-
-def source_entries(ops: OpChoices) -> Mapping[str, str]:
-    """A key entry for each replaced layer: the digest of its module and of what that imports.
-
-    Raises:
-        ConfigError: a class or its source cannot be found.
-    """
-    return {SOURCE + op: source_digest(LAYER, name) for op, name in ops.layers}
-
-
-def check_asked(ops: OpChoices, platform: Platform, mode: CompileMode) -> None:
-    """Refuse wishes that no install could grant.
-
-    Raises:
-        ConfigError: a back end that the platform does not have, or a class of the user's where
-            nothing is built.
-    """
-    for op, backend in ops.asked:
-        if backend not in names_of(platform.value):
-            raise ConfigError(
-                f'custom op "{op}" has no back end "{backend}" on {platform.value}',
-                f'"+{op}:{backend}" was asked for',
-                f"{platform.value} has {', '.join(order_of(platform.value))}",
-            )
-    if ops.layers and not mode.rewrites:
-        op, name = ops.layers[0]
-        raise ConfigError(
-            f"{mode.name} makes its layers where it runs, and runs no class of the user's there",
-            f'"+{op}={name}" was asked for',
-            "leave it out, or use --compile vcc",
-        )
 
 
 def check_granted(settled: Settled) -> None:

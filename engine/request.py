@@ -16,6 +16,8 @@ from vcc.cache.errors import ConfigError
 from vcc.cache.key import Key
 from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
+from vcc.engine.asked_ops import check_asked
+from vcc.engine.asked_ops import source_entries as layer_entries
 from vcc.engine.config.custom_ops import decided
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.model import check_parallel, resolve_model
@@ -23,8 +25,6 @@ from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
-from vcc.engine.op_routes import check_asked
-from vcc.engine.op_routes import source_entries as layer_entries
 from vcc.engine.ops import names
 from vcc.engine.ranged import ranged_size
 from vcc.engine.user_passes import source_entries

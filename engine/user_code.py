@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError, ModelError
@@ -31,6 +30,8 @@ LAYER = Kind("layer", "vcc.ops")
 
 def entry_points(kind: Kind) -> dict[str, str]:
     """Names of installed ones, with `module:NAME` of each."""
+    from importlib import metadata  # slow, and only names without a colon need it
+
     return {one.name: one.value for one in metadata.entry_points(group=kind.group)}
 
 

@@ -8,7 +8,6 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
@@ -118,6 +117,8 @@ def _installed() -> tuple[Path, ...]:
 
 def _version(top: str) -> str:
     """Version of the distribution that holds a top-level package."""
+    from importlib import metadata  # 10 ms, and a checkpoint has no sources
+
     try:
         return metadata.version(top)
     except metadata.PackageNotFoundError:

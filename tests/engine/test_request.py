@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -175,3 +177,20 @@ def test_what_was_asked_for_and_is_something_else_is_told(request_of, config, to
     lines = settle(request_of(config)).overruled
     assert len(lines) == (told is not None)
     assert told is None or told in lines[0]
+
+
+def test_settling_a_request_imports_nothing_of_builds():
+    """Every run does it, those that play on a GPU in half a second too."""
+    code = (
+        "import sys\n"
+        "from vcc.engine.models.source import open_source\n"
+        "from vcc.engine.config.target import Target\n"
+        "from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig\n"
+        "from vcc.engine.request import BuildRequest, settle\n"
+        "settle(BuildRequest(open_source('demo'), ModelConfig('demo'), CompilationConfig(),\n"
+        "                    ParallelConfig(), Target.parse('sm_90')))\n"
+        "print([m for m in sys.modules if m in ('torch', 'importlib.metadata')\n"
+        "       or m.startswith(('vcc.engine.ops.', 'vcc.engine.passes.'))])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['vcc.engine.ops.names']"
