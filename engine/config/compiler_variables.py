@@ -44,6 +44,10 @@ DROPPED = (
 out of the environment of a build: none is in the key, so none may change code. What of them is
 wanted is said in the configuration (`inductor_config`)."""
 
+UNTOLD = ("CI",)
+"""Of those, what every machine of a CI service sets and nobody means for a compiler: it is taken
+out without a word."""
+
 HARMLESS: Mapping[str, str] = {
     **dict.fromkeys(
         ("HOME", "USERNAME", "USER", "LOGNAME", "LNAME", "XDG_CACHE_HOME"),

@@ -11,7 +11,7 @@ from pathlib import Path
 from vcc.cache.errors import ConfigError
 
 from .checks import suggestion
-from .compiler_variables import KEY_VARIABLES, is_dropped
+from .compiler_variables import KEY_VARIABLES, UNTOLD, is_dropped
 from .reads import Reads, recorded
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -238,13 +238,13 @@ def drop_compiler_variables() -> tuple[str, ...]:
     """Take the user's compiler variables out of this process before torch is imported.
 
     Returns:
-        Their names, sorted; those that an earlier build in this process set are none of the user's.
+        Their names, sorted, less `UNTOLD` and those that an earlier build in this process set.
     """
     names = sorted(name for name in os.environ if is_dropped(name))
     ours = inductor_names()
     for name in names:
         del os.environ[name]
-    return tuple(name for name in names if name not in ours)
+    return tuple(name for name in names if name not in ours and name not in UNTOLD)
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from vcc.engine.config.compiler_variables import (
@@ -48,10 +50,14 @@ def test_a_read_that_no_table_knows_is_found() -> None:
 def test_what_is_dropped_is_named_unless_a_build_set_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
-    for name in ("TORCHINDUCTOR_MAX_AUTOTUNE", "TORCHINDUCTOR_CACHE_DIR", "SYMPY_DEBUG"):
+    for name in ("TORCHINDUCTOR_MAX_AUTOTUNE", "TORCHINDUCTOR_CACHE_DIR", "SYMPY_DEBUG", "CI"):
         monkeypatch.setenv(name, "1")
-    assert {"TORCHINDUCTOR_MAX_AUTOTUNE", "SYMPY_DEBUG"}.isdisjoint(compile_environment(tmp_path))
+    assert {"TORCHINDUCTOR_MAX_AUTOTUNE", "SYMPY_DEBUG", "CI"}.isdisjoint(
+        compile_environment(tmp_path)
+    )
     dropped = drop_compiler_variables()
     assert {"TORCHINDUCTOR_MAX_AUTOTUNE", "SYMPY_DEBUG"} <= set(dropped)
     assert "TORCHINDUCTOR_CACHE_DIR" not in dropped
+    assert "CI" not in dropped, "set on every CI machine"
+    assert "CI" not in os.environ
     assert drop_compiler_variables() == ()
