@@ -33,12 +33,12 @@ def dry_run(settled: Settled, store: Store, *, as_json: bool, fail_on_miss: bool
 
 def forecast_dict(found: Forecast) -> dict[str, object]:
     """A forecast as plain values."""
-    request = found.parts[0] if found.parts else None
+    request = found.parts[0]
     return {
-        "hit": None if request is None else request.artifact,
-        "why": "" if request is None or request.hit else request.detail,
-        "refused": found.refusal,
+        "hit": request.artifact,
+        "why": "" if request.hit else request.detail,
         "work": found.work.name.lower(),
+        "notes": list(found.notes),
         "parts": [asdict(part) for part in found.parts],
         "estimate": asdict(found.estimate),
         "reasons": [asdict(reason) for reason in found.reasons],
@@ -57,14 +57,12 @@ def _as_text(found: Forecast) -> str:
     lines = [columns([("field", "why", "value"), *reasons]), ""]
     if ops := op_lines([one.as_dict() for one in found.ops]):
         lines += [f"custom ops\n{ops}", ""]
-    if found.refusal:
-        return "\n".join((*lines, f"refused: {found.refusal}"))
     rows = [
         (one.name, "hit" if one.hit else "miss", (one.artifact or "-")[:12], one.detail)
         for one in found.parts
     ]
     lines += [columns([("part", "answer", "artifact", "detail"), *rows]), ""]
-    lines += [f"to do: {found.work.value}", f"compiles: {found.compiles}"]
+    lines += [*found.notes, f"to do: {found.work.value}", f"compiles: {found.compiles}"]
     lines += [f"estimate: {_estimate(found.estimate)}"]
     request = found.parts[0]
     said = f"hit: artifact {(request.artifact or '')[:12]}"

@@ -19,7 +19,8 @@ from vcc.engine.exact import different
 from vcc.engine.finding import find
 from vcc.engine.matching import answers, without_graphs
 from vcc.engine.op_routes import OpRoute, op_routes
-from vcc.engine.request import Settled, look_up, request_pairs
+from vcc.engine.refusals import check_here, check_request
+from vcc.engine.request import Settled, check_buildable, look_up, request_pairs
 from vcc.engine.runtime.host import refusal
 from vcc.engine.session import Session
 
@@ -30,7 +31,6 @@ class Work(Enum):
     NOTHING = "nothing: the artifact is there"
     PLAN = "a new plan over code that is there"
     ALL = "compile"
-    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,18 @@ class Forecast:
         work: what is left to do.
         estimate: how long it takes.
         reasons: what resolution decided.
-        refusal: why nothing can be stored for this mode; empty when it can.
         ops: the back end of each custom op.
         compiles: what would be compiled.
+        notes: what only a build finds out, and why none can be made here.
     """
 
     parts: tuple[Part, ...]
     work: Work
     estimate: Estimate
     reasons: tuple[Reason, ...]
-    refusal: str = ""
     ops: tuple[OpRoute, ...] = ()
     compiles: CompileCount = field(default_factory=CompileCount)
+    notes: tuple[str, ...] = ()
 
     @property
     def missing(self) -> bool:
@@ -85,18 +85,18 @@ class Forecast:
 def forecast(settled: Settled, store: Store) -> Forecast:
     """Ask as a build would ask; nothing is built, pulled or written.
 
-    A part that cannot be asked is a miss with the reason, as it would be for the build.
+    A part that cannot be asked is a miss with the reason, as it would be for the build. What a
+    build refuses before it traces is refused here with the same error.
 
     Raises:
-        ConfigError: a GPU that no device profile is known for.
-        DeviceError: the build needs a C++ compiler and there is none.
+        ConfigError: the compile mode stores nothing, a name that does not exist, a GPU that no
+            device profile is known for.
+        DeviceError: the build needs a C++ compiler or a GPU and there is none.
     """
-    rule = settled.resolved.artifact
+    check_buildable(settled)
+    check_request(settled)
     # What is wrong with a tier stands in its own part.
     local = replace(store, remote=None, on_trouble=lambda error: None)
-    if rule.refusal:
-        none = Estimate(None, "nothing is built")
-        return Forecast((), Work.REFUSED, none, settled.reasons, rule.refusal, op_routes(settled))
     keys = build_keys(settled)
     code, plan = _keys(settled, local, keys)
     parts = (
@@ -107,6 +107,7 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         *_remote(settled, store),
     )
     work = Work.NOTHING if plan.hit else Work.PLAN if code.hit else Work.ALL
+    notes = check_here(settled) if work is Work.ALL else ()
     return Forecast(
         parts,
         work,
@@ -114,6 +115,7 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         settled.reasons,
         ops=op_routes(settled),
         compiles=compile_count(settled, local) if work is Work.ALL else CompileCount(),
+        notes=notes,
     )
 
 

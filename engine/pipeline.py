@@ -31,8 +31,8 @@ from vcc.engine.config.artifacts import Content as Holds
 from vcc.engine.config.environment import use_build_folder
 from vcc.engine.config.modes import Platform
 from vcc.engine.events import Events
-from vcc.engine.models.bindings import check_number
 from vcc.engine.monitor import Counters
+from vcc.engine.refusals import check_request
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
 from vcc.engine.torch_shim.quiet import libraries_may_warn
 
@@ -50,7 +50,7 @@ def build(request: BuildRequest, store: Store, events: Events, counters: Counter
     """
     sweep()
     settled = settle(request)
-    _check_supported(settled)
+    check_request(settled)
     holds = settled.resolved.artifact.holds
     keys = build_keys(settled)
     compiles = bool({Holds.PIECES, Holds.CUBINS} & set(holds))
@@ -76,11 +76,6 @@ class _Waiting:
         if waited >= self._next:
             self._events.note(f"waiting for {holder or 'another process'}, which builds the same")
             self._next = waited + 30.0
-
-
-def _check_supported(settled: Settled) -> None:
-    if settled.request.source.kind == "decoder":
-        check_number(settled.request.source.spec)
 
 
 def _reused(build: Build, keys: BuildKeys) -> Built | None:

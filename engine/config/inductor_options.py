@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vcc.cache.errors import DeviceError
+
 from .modes import Platform
 from .target import Target
 
@@ -53,11 +55,25 @@ does not know are left out."""
 def build_options(target: Target, user: Mapping[str, Any]) -> dict[str, Any]:
     """All Inductor options of a build for a target; the user's win.
 
-    For a CPU level that no code is made for these are the fixed ones: `merged_options` refuses it.
+    For a CPU level that no code is made for these are the fixed ones: `check_level` refuses it.
     """
     if target.platform is Platform.CUDA:
         return {**CUDA_OPTIONS, **user}
     return {**FIXED_OPTIONS, **CPU_OPTIONS.get(target.arch, {}), **user}
+
+
+def check_level(level: str) -> None:
+    """Refuse a CPU level that no code is made for.
+
+    Raises:
+        DeviceError: with those that there are.
+    """
+    if level not in CPU_OPTIONS:
+        raise DeviceError(
+            f"cannot compile for CPU level {level}",
+            f"pieces are made for {', '.join(CPU_OPTIONS)}",
+            "use --compile none there: the operators run without compiled pieces",
+        )
 
 
 def option_pairs(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

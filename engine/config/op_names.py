@@ -32,6 +32,11 @@ def op_name(text: str) -> str:
     return f"{namespace}::{op}" + (f".{overload}" if overload else "")
 
 
+def bare_name(op: str) -> str:
+    """`ns::op` of `ns::op.overload`."""
+    return op.partition(".")[0]
+
+
 def named_in(op: str, names: Collection[str]) -> bool:
     """Whether `names` holds an operator: a bare name matches all overloads.
 
@@ -39,4 +44,4 @@ def named_in(op: str, names: Collection[str]) -> bool:
         op: `ns::op` for the default overload, or `ns::op.overload`.
         names: of `op_name`.
     """
-    return op in names or op.split(".")[0] in names or f"{op}.default" in names
+    return op in names or bare_name(op) in names or f"{op}.default" in names

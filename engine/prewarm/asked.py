@@ -11,6 +11,7 @@ from vcc.cache.errors import UsageError, VccError
 from vcc.cache.key import Key
 from vcc.engine.prewarm.matrix import Cell
 from vcc.engine.prewarm.problems import BrokenFile, Problem
+from vcc.engine.refusals import check_request
 from vcc.engine.request import BuildRequest, Settled, check_buildable, request_pairs, settle
 
 _SHARD = re.compile(r"([1-9][0-9]{0,5})/([1-9][0-9]{0,5})\Z")
@@ -80,6 +81,7 @@ def _asked(cell: Cell, request: Callable[[Cell], BuildRequest]) -> Asked:
     try:
         settled = settle(request(cell))
         check_buildable(settled)
+        check_request(settled)
     except VccError as error:
         return Asked(cell, None, error, Digest.of(cell.name.encode("utf-8", "replace")))
     return Asked(cell, settled, None, Key.of(request_pairs(settled)[0]).digest)

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from vcc.cache.errors import ConfigError, DeviceError
-from vcc.engine.config.inductor_options import CPU_OPTIONS, FIXED_OPTIONS
+from vcc.cache.errors import ConfigError
+from vcc.engine.config.inductor_options import CPU_OPTIONS, FIXED_OPTIONS, check_level
 from vcc.engine.torch_shim.array_names import stable_array_names
 
 
@@ -23,12 +23,7 @@ def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         DeviceError: no code is made for this CPU level.
     """
-    if level not in CPU_OPTIONS:
-        raise DeviceError(
-            f"cannot compile for CPU level {level}",
-            f"pieces are made for {', '.join(CPU_OPTIONS)}",
-            "use --compile none there: the operators run without compiled pieces",
-        )
+    check_level(level)
     return {**FIXED_OPTIONS, **CPU_OPTIONS[level], **options}
 
 

@@ -80,6 +80,11 @@ def is_registered(name: str) -> bool:
     return found is not None and (not overload or hasattr(found, overload))
 
 
+def registered_names() -> tuple[str, ...]:
+    """`ns::op` of every operator that the dispatcher knows."""
+    return tuple(sorted({name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names()}))
+
+
 def is_pure(node: Node) -> bool:
     """Whether removing an unused call changes nothing."""
     if node.op != "call_function":

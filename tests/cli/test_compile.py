@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+CONFIG = ("--compilation-config",)
+
 
 def test_builds_and_stores(vcc, engine):
     done = vcc("compile", "demo", "--mode", "full")
@@ -74,10 +78,36 @@ def test_dry_run_prints_reasons_and_builds_nothing(vcc, engine, own_store):
     assert found["reasons"]
 
 
-def test_dry_run_says_what_would_be_refused(vcc):
-    done = vcc("compile", "demo", "--dry-run", "--compile", "stock")
-    assert done.code == 0
-    assert "refused: stock torch.compile" in done.out
+REFUSED = {
+    "a mode without stored code": (2, ("--compile", "stock")),
+    "a level without code": (3, ("--target", "cpu:x86-64-v2")),
+    "a GPU that is not there": (3, ("--target", "sm_90", "--compile", "none")),
+    "an unknown GPU": (2, ("--target", "sm_70")),
+    "a splitting op of ours": (2, CONFIG + ('{"splitting_ops": ["vcc::paged_atention"]}',)),
+    "a splitting op of torch's": (2, CONFIG + ('{"splitting_ops": ["aten::gelo"]}',)),
+    "a splitting op of nobody's": (2, CONFIG + ('{"splitting_ops": ["mine::op"]}',)),
+    "an option of Inductor": (2, CONFIG + ('{"inductor_config": {"max_autotun": true}}',)),
+    "a pass": (2, CONFIG + ('{"user_passes": ["nowhere:PASS"]}',)),
+    "a back end": (2, CONFIG + ('{"custom_ops": ["+rms_norm:hip"]}',)),
+}
+
+
+@pytest.mark.parametrize(("code", "words"), REFUSED.values(), ids=REFUSED)
+def test_dry_run_refuses_what_a_build_refuses_before_its_trace(vcc, code, words):
+    """With the same words, but for the hint of an operator, which a build takes from the graph."""
+    dry = vcc("compile", "demo", "--dry-run", "--json", *words)
+    real = vcc("compile", "demo", "--json", *words)
+    assert (dry.code, real.code) == (code, code), (dry.out, real.out)
+    told = [{**done.json["error"], "hint": ""} for done in (dry, real)]
+    assert told[0] == told[1]
+
+
+def test_a_splitting_op_that_is_misspelt_has_a_hint(vcc):
+    for name, hint in (("vcc.kv_writ", "vcc::kv_write"), ("aten::gelo", "aten::gelu")):
+        config = f'{{"splitting_ops": ["{name}"]}}'
+        done = vcc("compile", "demo", "--dry-run", "--compilation-config", config)
+        assert done.code == 2
+        assert f"did you mean {hint}" in done.err
 
 
 def test_dry_run_answers_for_each_part_and_estimates(vcc, engine):

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from support.key_artifacts import asked, model_with, publish, with_code
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import ConfigError, DeviceError
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.engine.forecast import Forecast, Work, forecast
+from vcc.engine.models.source import open_source
 from vcc.engine.request import Settled
 
 
@@ -124,9 +125,30 @@ def test_builds_for_another_platform_or_mode_are_no_history(store: Store) -> Non
 
 
 def test_a_mode_that_stores_nothing_is_refused(store: Store) -> None:
-    found = forecast(asked(config={"mode": "stock"}), store)
-    assert (found.work, found.parts, found.missing) == (Work.REFUSED, (), True)
-    assert found.refusal.startswith("stock torch.compile")
+    with pytest.raises(ConfigError, match="stock torch.compile"):
+        forecast(asked(config={"mode": "stock"}), store)
+
+
+def test_what_a_build_would_find_out_is_told(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A factory's module may register operators when it is imported; a decoder's build may not."""
+    (tmp_path / "own_ops.py").write_text("from torch.nn import ReLU as make")
+    monkeypatch.syspath_prepend(tmp_path)
+    source = open_source("own_ops:make", shapes=("x=1-8",))
+    found = forecast(asked(source=source, config={"splitting_ops": ["my::op"]}), store)
+    assert found.notes == (
+        "a build finds out whether splitting op my::op exists: it runs code of yours",
+    )
+    assert forecast(asked(config={"splitting_ops": ["aten::mm"]}), store).notes == ()
+
+
+def test_without_torch_it_says_that_nothing_can_be_built(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vcc.engine.refusals.has_torch", lambda: False)
+    found = forecast(asked(config={"splitting_ops": ["my::op"]}), store)
+    assert found.notes == ("nothing can be built here: torch is not installed",)
 
 
 def test_without_a_compiler_there_is_no_forecast(

@@ -72,7 +72,7 @@ def test_what_was_said_is_repeated() -> None:
         (),
         ("--mode", "piecewise", "--dtype", "fp32"),
         ("--compile", "none", "-O", "0", "--max-num-seqs", "4"),
-        ("--target", "cpu:x86-64-v2", "--shapes", "1,2,4", "--max-num-batched-tokens", "64"),
+        ("--target", "cpu:x86-64-v4", "--shapes", "1,2,4", "--max-num-batched-tokens", "64"),
         ("--compilation-config", '{"inductor_config": {"max_autotune": false}}'),
     ],
 )

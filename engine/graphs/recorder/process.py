@@ -157,15 +157,12 @@ def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -
 
 def _need_driver() -> None:
     from vcc.engine.graphs.recorder.calls import open_driver
+    from vcc.engine.refusals import no_recording
 
     try:
         open_driver()
     except DeviceError as error:
-        raise DeviceError(
-            "graphs can only be recorded on a GPU",
-            str(error),
-            "use --compile vcc, which needs no GPU, or run this on the GPU machine",
-        ) from error
+        raise no_recording(str(error)) from error
 
 
 def _capture(settled: Settled, profile: DeviceProfile, folder: Path) -> None:

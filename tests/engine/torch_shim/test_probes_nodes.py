@@ -58,6 +58,12 @@ def test_nodes_is_registered() -> None:
         assert not nodes.is_registered(name)
 
 
+def test_nodes_registered_names() -> None:
+    found = nodes.registered_names()
+    assert {"aten::add", "toy::attend"} <= set(found)
+    assert "aten::add.Tensor" not in found
+
+
 def test_nodes_is_pure() -> None:
     assert nodes.is_pure(call(torch.ops.aten.add.Tensor, 1, 2))
     for target in (torch.ops.aten.add_.Tensor, torch.ops.aten.rand.default):
