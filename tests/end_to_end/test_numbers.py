@@ -191,8 +191,11 @@ def _last_rows(schedule: Schedule) -> dict[int, list[int]]:
 
 
 def test_generated_tokens_are_those_of_transformers(cell: Cell) -> None:
-    """All prompts in one batch; in bf16, wherever the reference's lead exceeds 4 x the error."""
-    found = answers(cell.runner, [*PROMPTS.values()], 6)
+    """All prompts in one batch; in bf16, wherever the reference's lead exceeds 4 x the error.
+
+    Logits of random weights may have no such lead in a whole answer; in all answers they have some.
+    """
+    found, leads = answers(cell.runner, [*PROMPTS.values()], 6), 0
     for prompt, tokens in zip(PROMPTS.values(), found, strict=True):
         fed = [*prompt, *tokens[:-1]]
         reference, peer = (
@@ -204,7 +207,8 @@ def test_generated_tokens_are_those_of_transformers(cell: Cell) -> None:
         clear = best[:, 0] - best[:, 1] > GAP_SHARE * error
         wanted = reference.argmax(-1)
         assert torch.equal(torch.tensor(tokens)[clear], wanted[clear])
-        assert int(clear.sum()) >= 2
+        leads += int(clear.sum())
+    assert leads >= 2 * len(PROMPTS)
 
 
 def test_nan_and_infinity_in_weights_spread_as_in_transformers(shelf: Path, tmp_path: Path) -> None:
