@@ -15,6 +15,7 @@ import torch
 from torch.fx import Graph, Node
 
 from vcc.engine.config.modes import Platform
+from vcc.engine.ops.cuda.table import BUILDERS as CSRC
 from vcc.engine.ops.register import load_ops
 from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.rewrite import call, calls_all, fake_value, item, prune
@@ -122,14 +123,18 @@ def lower(graph: Graph, kept: frozenset[Node], context: PassContext, lifted: int
     Args:
         graph: changed in place.
         kept: calls that a layer made, whose back end is another.
-        context: of the build; a CPU's operators stay unless they came as launches.
+        context: of the build; a CPU's operators stay unless they came as launches, a GPU's never
+            where csrc has no kernel of theirs.
         lifted: launches that became operators.
     """
-    if not lifted and (context.target.platform is not Platform.CUDA or kept):
+    on_gpu = context.target.platform is Platform.CUDA
+    if not lifted and not on_gpu:
         return 0
     table, known, made = kernels(), {}, 0
+    whole = frozenset(calls_all(graph)) if kept and not lifted else kept
     for node in calls_all(graph):
-        if node in kept or _op(node) not in table:
+        only_triton = on_gpu and _op(node) not in CSRC
+        if _op(node) not in table or (node in whole and not only_triton):
             continue
         alike = (_op(node), *(_told(one, node) for one in node.args))
         if alike not in known:
@@ -156,9 +161,8 @@ def _op(node: Node) -> str:
 def kernels() -> Mapping[str, Callable[..., Any]]:
     """Operator -> function that launches our Triton kernel; empty where Triton is not installed."""
     try:
-        from vcc.engine.ops.triton import wrapped, wrapped_fused
+        from vcc.engine.ops.triton import wrapped, wrapped_experts, wrapped_fused
     except ImportError:
         return {}
-    return {name: getattr(wrapped, name) for name in wrapped.OPERATORS} | {
-        name: getattr(wrapped_fused, name) for name in wrapped_fused.OPERATORS
-    }
+    places = (wrapped, wrapped_fused, wrapped_experts)
+    return {name: getattr(place, name) for place in places for name in place.OPERATORS}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from support.kernel_cases import held
-from vcc.engine.ops import native_experts
+from vcc.engine.ops import native_experts, native_fused
 from vcc.engine.ops.triton import wrapped_experts
 
 SIZES = (
@@ -46,6 +46,7 @@ def check(dtype: torch.dtype) -> None:
         logits = torch.stack([torch.randperm(count) for _ in range(tokens)]).to(dtype)
         logits[:, -1] = -30.0
         for renormalise in (True, False):
+            _sigmoid(logits, top_k, renormalise)
             want = native_experts.topk_softmax(logits, top_k, renormalise)
             routes = wrapped_experts.topk_softmax(logits, top_k, renormalise, through=lambda k: k)
             torch.testing.assert_close(routes, want, atol=1e-6, rtol=1e-5)
@@ -55,6 +56,16 @@ def check(dtype: torch.dtype) -> None:
             exact = (one.float() for one in (x, gate_up, down))
             peer = plain(x, gate_up, down, *want)
             held(found, native_experts.moe_experts(*exact, *want), peer)
+
+
+def _sigmoid(logits: Tensor, top_k: int, renormalise: bool) -> None:
+    """Each expert by itself; in the second row, if there is one, an expert that is no number."""
+    scores = logits * (6 / logits.shape[1]) - 3  # apart in each type, and no probability is one
+    if len(scores) > 1:
+        scores[1, 2] = float("nan")
+    want = native_fused.topk_sigmoid(scores, top_k, renormalise)
+    found = wrapped_experts.topk_sigmoid(scores, top_k, renormalise, through=lambda k: k)
+    torch.testing.assert_close(found, want, atol=1e-6, rtol=1e-5, equal_nan=True)
 
 
 if __name__ == "__main__":

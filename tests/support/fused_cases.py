@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from support.paged import Heads, paged_batch
 from vcc.engine.ops import native_fused
 from vcc.engine.ops.triton import wrapped, wrapped_fused
 from vcc.engine.ops.triton.registry import Facts, TensorLayout, launches
@@ -26,13 +28,16 @@ STEP, LEAST_STEP = 1 / 8, 2.0**-9
 """A step of fp8 as a share of a value, and the smallest one."""
 
 
-def near(got: Any, want: Any, dtype: torch.dtype) -> None:
-    """Results within rounding, where fp8 may round to the next step; NaN at the same places."""
+def near(got: Any, want: Any, dtype: torch.dtype, slack: float = 0.0) -> None:
+    """Results within rounding, where fp8 may round to the next step; NaN at the same places.
+
+    `slack` is added: what sums that cancel may differ by before they are rounded.
+    """
     pairs = zip(got, want, strict=True) if isinstance(want, tuple) else ((got, want),)
     for one, other in pairs:
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
         share = STEP if other.dtype == FP8 else 2.0**-18 if dtype == torch.float32 else 2.0**-9
-        floor = LEAST_STEP if other.dtype == FP8 else share * 4
+        floor = slack + (LEAST_STEP if other.dtype == FP8 else share * 4)
         a, b = one.float(), other.float()
         assert torch.equal(a.isnan(), b.isnan())
         far = ((a - b).abs() > share * b.abs() + floor) & ~b.isnan()
@@ -125,8 +130,31 @@ def projections(dtype: torch.dtype) -> None:
             assert (call("rms_norm_linear", *arguments) - want).abs().max() <= most
 
 
+BATCHES = ([(40, 40), (33, 1)], [(300, 1), (17, 1)])
+"""(length, query rows) of sequences: a mixed step, and one of decode alone."""
+
+
+def attentions(dtype: torch.dtype) -> None:
+    """Split and joined, in tiles, with padding; a NaN in the cache reaches whom it should."""
+    from support.triton_ops import TritonOps
+
+    ops = TritonOps(replace(PROFILES["sm_90"], sm_count=3))
+    for sequences in BATCHES:
+        padded = {"padding_rows": 1, "padding_sequences": 1} if sequences is BATCHES[0] else {}
+        batch = paged_batch(Heads(4, 2, 32), sequences, dtype, **padded)
+        batch.kv_cache[1, batch.block_table[1, 0], 0, 1, 5] = float("nan")
+        indices = (batch.block_table, batch.seq_lens, batch.query_start)
+        for scale in (torch.tensor(0.01), torch.tensor([1e-4])):  # the second is too small for most
+            found = [torch.full(batch.q.shape, 7.0).to(FP8) for _ in range(2)]
+            for one, out in zip((native_fused, ops), found, strict=True):
+                rest = (scale, 32**-0.5, 37, 20.0)
+                one.paged_attention_quant(batch.q, batch.kv_cache, *indices, out, *rest)
+            rounding = 2.0**-18 if dtype == torch.float32 else 2.0**-10
+            near(found[1], found[0], dtype, rounding / float(scale))
+
+
 CASES: Mapping[str, Callable[[torch.dtype], None]] = {
-    case.__name__: case for case in (norms, activations, rotations, projections)
+    case.__name__: case for case in (norms, activations, rotations, projections, attentions)
 }
 
 

@@ -38,6 +38,9 @@ CALLS: Mapping[str, Callable[[Any, Any], Any]] = {
         v["x"], v["y"], v["h"], v["h"], v["c"], v["c"], 64, 1e-6
     ),
     "rms_norm_linear": lambda m, v: m.rms_norm_linear(v["x"], v["w"], v["p"], None, 1e-6),
+    "topk_softmax": lambda m, v: m.topk_softmax(v["x"], 4, True),
+    "topk_sigmoid": lambda m, v: m.topk_sigmoid(v["x"], 4, False),
+    "moe_experts": lambda m, v: m.moe_experts(v["x"], v["g"], v["d"], v["r"], v["i"]),
 }
 
 
@@ -53,7 +56,7 @@ def _lowered(function: Callable[[Any, Any], Any], dtype: torch.dtype) -> Traced:
         given = {name: torch.empty(shape, dtype=kind) for name, shape, kind in _inputs(dtype)}
     module = module_of(lambda m, **values: function(torch.ops.vcc, values))
     module.forward = _forward(function)  # type: ignore[method-assign]
-    dynamic = {name: {0: "T"} for name in ("x", "y", "c")}
+    dynamic = {name: {0: "T"} for name in ("x", "y", "c", "r", "i")}
     graph = trace(TraceRequest(module, given, dynamic, (Axis("T", 1, 512),), {}, mode))
     assert lower(graph.graph.graph, frozenset(), SM_90, 0) == 1
     graph.graph.recompile()
@@ -61,9 +64,11 @@ def _lowered(function: Callable[[Any, Any], Any], dtype: torch.dtype) -> Traced:
 
 
 def _forward(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def forward(x: Any, y: Any, w: Any, s: Any, h: Any, c: Any, p: Any) -> Any:
+    def forward(
+        x: Any, y: Any, w: Any, s: Any, h: Any, c: Any, p: Any, g: Any, d: Any, r: Any, i: Any
+    ) -> Any:
         values = {"x": x, "y": y, "w": w, "s": s, "h": h, "c": c, "p": p}
-        return function(torch.ops.vcc, values)
+        return function(torch.ops.vcc, values | {"g": g, "d": d, "r": r, "i": i})
 
     return forward
 
@@ -73,4 +78,9 @@ def _inputs(dtype: torch.dtype) -> list[tuple[str, tuple[int, ...], torch.dtype]
     plain = [("x", (16, WIDTH)), ("y", (16, WIDTH)), ("w", (WIDTH,))]
     found = [(name, shape, dtype) for name, shape in plain]
     found += [("s", (1,), fp32), ("h", (64,), dtype), ("c", (16, 32), fp32)]
-    return [*found, ("p", (96, WIDTH), dtype)]
+    found += [
+        ("p", (96, WIDTH), dtype),
+        ("g", (8, 128, WIDTH), dtype),
+        ("d", (8, WIDTH, 64), dtype),
+    ]
+    return [*found, ("r", (16, 2), fp32), ("i", (16, 2), torch.int32)]

@@ -89,12 +89,35 @@ class TritonOps:
         soft_cap: float = 0.0,
     ) -> None:
         tensors = {"q": q, "kv_cache": kv_cache, "out": out, "block_table": block_table}
-        literals = {name: layout(tensor) for name, tensor in tensors.items()}
-        literals |= {"scale": scale, "sliding_window": sliding_window, "soft_cap": soft_cap}
-        facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], block_table.shape[1])
         tensors |= {"seq_lens": seq_lens, "query_start": query_start}
-        plan = launches("paged_attention", literals, facts)
-        sizes = {"T": q.shape[0], "B": seq_lens.shape[0], "K": kv_cache.shape[1]}
+        self._attention("paged_attention", tensors, scale, sliding_window, soft_cap)
+
+    def paged_attention_quant(
+        self,
+        q: Tensor,
+        kv_cache: Tensor,
+        block_table: Tensor,
+        seq_lens: Tensor,
+        query_start: Tensor,
+        out: Tensor,
+        out_scale: Tensor,
+        scale: float,
+        sliding_window: int = 0,
+        soft_cap: float = 0.0,
+    ) -> None:
+        tensors = {"q": q, "kv_cache": kv_cache, "out": out, "block_table": block_table}
+        tensors |= {"seq_lens": seq_lens, "query_start": query_start, "out_scale": out_scale}
+        self._attention("paged_attention_quant", tensors, scale, sliding_window, soft_cap)
+
+    def _attention(
+        self, op: str, tensors: Mapping[str, Tensor], scale: float, window: int, cap: float
+    ) -> None:
+        q, kv_cache, table = (tensors[name] for name in ("q", "kv_cache", "block_table"))
+        literals = {name: layout(tensors[name]) for name in ("q", "kv_cache", "out")}
+        literals |= {"scale": scale, "sliding_window": window, "soft_cap": cap}
+        facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], table.shape[1])
+        plan = launches(op, literals, facts)
+        sizes = {"T": q.shape[0], "B": tensors["seq_lens"].shape[0], "K": kv_cache.shape[1]}
         if self.force_mixed:
             mixed = tuple(item for item in plan.launches if item.when == When.MIXED)
             plan = Launches(tuple(_always(item) for item in mixed))

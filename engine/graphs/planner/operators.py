@@ -31,6 +31,7 @@ from vcc.engine.torch_shim.triton_build import CompiledKernel
 STRIDED: Mapping[str, frozenset[str]] = {
     "vcc::kv_write": frozenset({"k", "v"}),
     "vcc::paged_attention": frozenset({"q"}),
+    "vcc::paged_attention_quant": frozenset({"q"}),
     "vcc::rope_kv_write": frozenset({"q", "k", "v"}),
 }
 """Arguments that an operator's kernels take as rows with a stride."""

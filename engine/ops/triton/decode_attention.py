@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from vcc.engine.ops.triton.quant import as_fp8
+
 
 @triton.jit
 def capped(score, CAP: tl.constexpr):
@@ -43,6 +45,15 @@ def key_places(
 
 
 @triton.jit
+def settled(value, out_scale, WIDE: tl.constexpr):
+    """What is stored of fp32 results: with a scale fp8 of what WIDE, the type of q, has of them."""
+    if out_scale is not None:
+        wide = value.to(WIDE).to(tl.float32)
+        value = as_fp8(wide, tl.broadcast_to(tl.load(out_scale), wide.shape))
+    return value
+
+
+@triton.jit
 def split_count(seqs, KV_HEADS: tl.constexpr, PROGRAMS: tl.constexpr):
     """Programs that share the keys of one sequence and KV head."""
     return tl.maximum(PROGRAMS // (seqs * KV_HEADS), 1)
@@ -58,6 +69,7 @@ def decode_attention(
     partial,
     peaks,
     sums,
+    out_scale,
     plane,
     seqs,
     SCALE: tl.constexpr,
@@ -74,12 +86,14 @@ def decode_attention(
     OUT_STRIDE: tl.constexpr,
     PROGRAMS: tl.constexpr,
     KEYS: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Row b of q [B, H*D] attends to the keys of sequence b; GROUP heads of a KV head together.
 
     Writes `out` when keys are not split; else, for each program, its unnormalised sum to
     `partial` [programs, GROUP, DIMS], its largest score (base 2) to `peaks` and the sum of its
-    weights to `sums` [programs, GROUP]; all fp32. `plane` as in kv_write.
+    weights to `sums` [programs, GROUP]; all fp32. `plane` as in kv_write, `out_scale` and WIDE as
+    in `settled`.
     """
     program = tl.program_id(0)
     splits = split_count(seqs, KV_HEADS, PROGRAMS)
@@ -135,7 +149,7 @@ def decode_attention(
         mixed = tl.dot(weight.to(values.dtype), values, mixed, input_precision="ieee")
         peak = now
     if splits == 1:
-        result = mixed / tl.where(total > 0, total, 1.0)[:, None]
+        result = settled(mixed / tl.where(total > 0, total, 1.0)[:, None], out_scale, WIDE)
         home_row = out + seq.to(tl.int64) * OUT_STRIDE
         tl.store(home_row + place, result.to(out.dtype.element_ty), mask=inside)
     else:
@@ -152,6 +166,7 @@ def reduce_attention(
     peaks,
     sums,
     out,
+    out_scale,
     seqs,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -160,6 +175,7 @@ def reduce_attention(
     OUT_STRIDE: tl.constexpr,
     PROGRAMS: tl.constexpr,
     LANES: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Join the splits of head `program_id(0)` (of B*H) into `out`; nothing when there is one.
 
@@ -188,6 +204,6 @@ def reduce_attention(
             total = total * keep + tl.sum(weight * part, 0)
             mixed = mixed * keep + tl.sum(weight[:, None] * values, 0)
             peak = now
-        result = mixed / tl.where(total > 0, total, 1.0)
+        result = settled(mixed / tl.where(total > 0, total, 1.0), out_scale, WIDE)
         spot = out + seq.to(tl.int64) * OUT_STRIDE + head * HEAD_DIM + dim
         tl.store(spot, result.to(out.dtype.element_ty), mask=dim < HEAD_DIM)

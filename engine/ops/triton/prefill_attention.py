@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from vcc.engine.ops.triton.decode_attention import capped, key_places
+from vcc.engine.ops.triton.decode_attention import capped, key_places, settled
 
 
 @triton.jit
@@ -99,6 +99,7 @@ def prefill_attention(
     seq_lens,
     query_start,
     out,
+    out_scale,
     plane,
     tokens,
     seqs,
@@ -116,11 +117,12 @@ def prefill_attention(
     BLOCK_Q: tl.constexpr,
     LANES: tl.constexpr,
     KEYS: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Causal attention of q [T, H*D] into `out`; every row of `out` is written.
 
     Program = tile * KV_HEADS + KV head, the last tiles (the longest contexts) first. LANES is a
-    power of two, at least BLOCK_Q * GROUP.
+    power of two, at least BLOCK_Q * GROUP. `out_scale` and WIDE as in `settled`.
     """
     kv_head = tl.program_id(0) % KV_HEADS
     tile = tokens // BLOCK_Q + seqs - tl.program_id(0) // KV_HEADS
@@ -161,6 +163,6 @@ def prefill_attention(
         query, peak, total, mixed, home, plane, blocks, position, begin, end,
         SCALE, WINDOW, CAP, KV_HEADS * HEAD_DIM, HEAD_DIM, DIMS, BLOCK_SIZE, KEYS, True,
     )  # fmt: skip
-    result = mixed / tl.where(total > 0, total, 1.0)[:, None]
+    result = settled(mixed / tl.where(total > 0, total, 1.0)[:, None], out_scale, WIDE)
     spot = out + row.to(tl.int64)[:, None] * OUT_STRIDE + place
     tl.store(spot, result.to(out.dtype.element_ty), mask=inside)

@@ -13,6 +13,14 @@ MOST = tl.constexpr(448.0)
 
 
 @triton.jit
+def as_fp8(value, by):
+    """value / by as fp8e4nv, fp32 of one shape; beyond the largest is the largest, NaN stays."""
+    found = tl.math.div_rn(value, by)
+    low = tl.where(found < -MOST, -MOST, found)  # a comparison with NaN is false: it stays
+    return tl.where(low > MOST, MOST, low).to(tl.float8e4nv)
+
+
+@triton.jit
 def _quantise(
     value,
     scale,
@@ -34,10 +42,7 @@ def _quantise(
         by = tl.broadcast_to(share[:, None], value.shape)
     else:
         by = tl.broadcast_to(tl.load(scale), value.shape)
-    found = tl.math.div_rn(value, by)
-    low = tl.where(found < -MOST, -MOST, found)  # a comparison with NaN is false: it stays
-    kept = tl.where(low > MOST, MOST, low)
-    tl.store(out + place, kept.to(tl.float8e4nv), mask=inside)
+    tl.store(out + place, as_fp8(value, by), mask=inside)
 
 
 @triton.jit

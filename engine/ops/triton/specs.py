@@ -15,6 +15,7 @@ POINTER_TYPES: Mapping[str, str] = {
     "bfloat16": "*bf16",
     "float16": "*fp16",
     "float32": "*fp32",
+    "float8_e4m3fn": "*fp8e4nv",
     "int32": "*i32",
     "int64": "*i64",
 }

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from vcc.engine.ops.triton import experts as kernels
-from vcc.engine.ops.triton.router import topk_softmax as router_kernel
+from vcc.engine.ops.triton import router as routers
 from vcc.engine.ops.triton.sizes import power_of_two
 
 Through = Callable[[Any], Any]
@@ -48,12 +48,29 @@ def topk_softmax(
     through: Through = torch.library.wrap_triton,
 ) -> tuple[Tensor, Tensor]:
     """As `torch.ops.vcc.topk_softmax`."""
+    return _routed(routers.topk_softmax, logits, top_k, renormalise, through)
+
+
+def topk_sigmoid(
+    logits: Tensor,
+    top_k: int,
+    renormalise: bool,
+    *,
+    through: Through = torch.library.wrap_triton,
+) -> tuple[Tensor, Tensor]:
+    """As `torch.ops.vcc.topk_sigmoid`."""
+    return _routed(routers.topk_sigmoid, logits, top_k, renormalise, through)
+
+
+def _routed(
+    kernel: Any, logits: Tensor, top_k: int, renormalise: bool, through: Through
+) -> tuple[Tensor, Tensor]:
     logits = logits.contiguous()
     count = logits.shape[1]
     weights = logits.new_empty((logits.shape[0], top_k), dtype=torch.float32)
     ids = logits.new_empty((logits.shape[0], top_k), dtype=torch.int32)
     sizes = {"EXPERTS": count, "LANES": power_of_two(count), "TOP_K": top_k}
-    through(router_kernel)[(logits.shape[0],)](
+    through(kernel)[(logits.shape[0],)](
         logits, weights, ids, RENORMALISE=bool(renormalise), **sizes
     )
     return weights, ids
@@ -101,3 +118,7 @@ def moe_experts(
         parts, out, TOP_K=top_k, HIDDEN=hidden, LANES=lanes
     )
     return out
+
+
+OPERATORS = ("topk_softmax", "topk_sigmoid", "moe_experts")
+"""Operators that are functions of this module."""

@@ -11,7 +11,11 @@ import pytest
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.table.types import When
+from vcc.engine.ops.schemas import OPS
+from vcc.engine.ops.surfaces.bind import of_function, of_schema
+from vcc.engine.ops.surfaces.triton import ROWS
 from vcc.engine.ops.triton.registry import (
+    BUILDERS,
     Facts,
     KernelSpec,
     TensorLayout,
@@ -21,6 +25,7 @@ from vcc.engine.ops.triton.registry import (
     launches,
     sample_launches,
 )
+from vcc.engine.passes.launches import kernels
 from vcc.engine.torch_shim.profiles import PROFILES, DeviceProfile
 
 
@@ -34,7 +39,9 @@ def facts(target: str = "sm_90", dtype: str = "bfloat16", block_size: int = 16) 
     return Facts(dtype, PROFILES[target], block_size, 64, 32000)
 
 
-def attention(found: Facts, dim: int = 128, heads: int = 8, kv_heads: int = 2) -> Any:
+def attention(
+    found: Facts, dim: int = 128, heads: int = 8, kv_heads: int = 2, op: str = "paged_attention"
+) -> Any:
     width = heads * dim
     literals = {
         "q": TensorLayout(("T", width), (width + 2 * kv_heads * dim, 1)),
@@ -44,7 +51,7 @@ def attention(found: Facts, dim: int = 128, heads: int = 8, kv_heads: int = 2) -
         "sliding_window": 0,
         "soft_cap": 0.0,
     }
-    return launches("paged_attention", literals, found)
+    return launches(op, literals, found)
 
 
 def fits(spec: KernelSpec, profile: DeviceProfile) -> bytes:
@@ -67,6 +74,38 @@ def arch_of(cubin: bytes) -> int:
     flags = struct.unpack_from("<I", cubin, 0x30)[0]
     high, low = flags >> 8 & 0xFF, flags & 0xFF
     return high if high in {80, 86, 89, 90, 100, 120} else low
+
+
+@pytest.mark.parametrize("target", [name for name, one in PROFILES.items() if one.arch >= 89])
+def test_attention_with_fp8_results_for_every_target_that_has_the_type(target: str) -> None:
+    found = facts(target)
+    for launch in attention(found, op="paged_attention_quant").launches:
+        fits(launch.kernel, found.profile)
+        assert launch.arguments["out_scale"] == "out_scale"
+        assert ("out", "*fp8e4nv") in launch.kernel.parameters
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_86"])
+def test_fp8_results_are_refused_for_a_device_without_the_type(target: str) -> None:
+    with pytest.raises(CompileError, match=f"not for {target}"):
+        attention(facts(target), op="paged_attention_quant")
+
+
+WITHOUT_TRITON = frozenset({"lora_shrink", "lora_expand", "scaled_linear"})
+"""Operators whose Triton form is still to come; nothing else may lack one."""
+
+
+def test_every_operator_has_a_triton_form() -> None:
+    """Inside a piece by a function that launches it, or as nodes of a table."""
+    wrapped = {row.op for row in ROWS.values()}
+    assert {op.name for op in OPS} - wrapped - BUILDERS.keys() <= WITHOUT_TRITON
+    lowered = kernels()
+    assert lowered.keys() <= wrapped
+    for op in OPS:
+        if op.name in lowered:
+            names = tuple(one.name for one in of_schema(op.schema))
+            taken = tuple(one.name for one in of_function(lowered[op.name]))
+            assert taken == (*names, "through"), op.name
 
 
 @pytest.mark.parametrize("target", ["sm_86", "sm_90"])
@@ -93,7 +132,8 @@ def test_values_of_the_cache_are_read_asynchronously_in_wide_pieces() -> None:
 
 def test_every_launch_binds_exactly_its_parameters() -> None:
     found = facts()
-    for plan in (attention(found), advance_launches(found), sample_launches(found)):
+    quantised = attention(found, op="paged_attention_quant")
+    for plan in (attention(found), quantised, advance_launches(found), sample_launches(found)):
         names = {space.name for space in plan.workspaces}
         assert len(names) == len(plan.workspaces)
         for launch in plan.launches:

@@ -53,4 +53,7 @@ def test_every_kernel_is_one_launch_of_a_piece_for_sm_90() -> None:
         "gelu_and_mul_quant_dynamic": act,
         "qk_norm_rope": ["qk_norm_rope"],
         "rms_norm_linear": ["rms_norm_linear"],
+        "topk_softmax": ["topk_softmax"],
+        "topk_sigmoid": ["topk_sigmoid"],
+        "moe_experts": ["expert_tiles", "expert_up", "expert_down", "expert_sum"],
     }
