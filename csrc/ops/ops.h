@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <tuple>
+#include <vector>
 
 namespace vcc {
 
@@ -23,6 +24,9 @@ void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& bloc
 std::tuple<Tensor, Tensor> topk_softmax(const Tensor& logits, int64_t top_k, bool renormalise);
 Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                    const Tensor& weights, const Tensor& ids);
+Tensor lora_shrink(const Tensor& x, const Tensor& a, const Tensor& slots);
+Tensor lora_expand(const Tensor& y, const Tensor& low, const Tensor& b, const Tensor& slots,
+                   std::vector<int64_t> widths);
 Tensor gelu_and_mul(const Tensor& x, bool tanh);
 Tensor rms_norm_quant(const Tensor& x, const Tensor& weight, const Tensor& scale, double eps,
                       double weight_offset);

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import gelu, linear
 
 from vcc.engine.ops import native_torch as plain
+from vcc.engine.ops.native_scaled import scaled_linear
 
 FP8 = torch.float8_e4m3fn
 FP8_MAX = 448.0
@@ -212,5 +213,6 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("rope_kv_write", rope_kv_write),
     ("paged_attention_quant", paged_attention_quant),
     ("topk_sigmoid", topk_sigmoid),
+    ("scaled_linear", scaled_linear),
 )
 """Operator name -> plain-torch implementation."""

@@ -1,4 +1,4 @@
-"""The six operators in plain torch: the CPU back end without a compiler, and the tests' reference.
+"""Operators in plain torch: the CPU back end without a compiler, and the tests' reference.
 
 Statistics, products and softmax are fp32 whatever the tensor's dtype; results are rounded once.
 T is the number of flattened tokens, B of sequences, H of query heads, KV of key heads, D the head
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from vcc.engine.ops.native_experts import moe_experts, topk_softmax
+from vcc.engine.ops.native_lora import lora_expand, lora_shrink
 
 QUERY_CHUNK = 256
 """Query rows scored at a time: bounds the score matrix at QUERY_CHUNK x H x context floats."""
@@ -174,5 +175,7 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("paged_attention", paged_attention),
     ("topk_softmax", topk_softmax),
     ("moe_experts", moe_experts),
+    ("lora_shrink", lora_shrink),
+    ("lora_expand", lora_expand),
 )
 """Operator name -> plain-torch implementation."""

@@ -7,7 +7,7 @@ native library only adds CPU implementations. `torch.library.Library` is used an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,6 +110,22 @@ def _linear(x: Tensor, norm_weight: Tensor, weight: Tensor, *_: object) -> Tenso
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
+def _lora_low(x: Tensor, a: Tensor, *_: object) -> Tensor:
+    return x.new_empty((x.shape[0], a.shape[1]), dtype=torch.float32)
+
+
+def _scaled(
+    x: Tensor,
+    weight: Tensor,
+    x_scale: Tensor,
+    w_scale: Tensor,
+    bias: Tensor | None,
+    ranges: Sequence[int],
+    dtype: torch.dtype,
+) -> Tensor:
+    return x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=dtype)
+
+
 def _nothing(*_: object) -> None:
     return None
 
@@ -151,6 +167,12 @@ OPS: tuple[OpSchema, ...] = (
     OpSchema(
         "moe_experts",
         "(Tensor x, Tensor gate_up, Tensor down, Tensor weights, Tensor ids) -> Tensor",
+        _like_x,
+    ),
+    OpSchema("lora_shrink", "(Tensor x, Tensor a, Tensor slots) -> Tensor", _lora_low),
+    OpSchema(
+        "lora_expand",
+        "(Tensor y, Tensor low, Tensor b, Tensor slots, int[] widths) -> Tensor",
         _like_x,
     ),
     OpSchema("gelu_and_mul", "(Tensor x, bool tanh=False) -> Tensor", _half_of_x),
@@ -215,6 +237,12 @@ OPS: tuple[OpSchema, ...] = (
         " Tensor(a!) out, Tensor out_scale, float scale, int sliding_window=0,"
         " float soft_cap=0.0) -> ()",
         _nothing,
+    ),
+    OpSchema(
+        "scaled_linear",
+        "(Tensor x, Tensor weight, Tensor x_scale, Tensor w_scale, Tensor? bias, int[] ranges,"
+        " ScalarType dtype) -> Tensor",
+        _scaled,
     ),
     OpSchema(
         "topk_sigmoid",

@@ -28,6 +28,10 @@ template <class T>
 void expert_up(const ExpertsArgs&, const ExpertTile&, float* scratch);
 template <class T>
 void expert_down(const ExpertsArgs&, const ExpertTile&, float* scratch);
+template <class T>
+void lora_shrink(const LoraArgs&, const LoraTile&);
+template <class T>
+void lora_expand(const LoraArgs&, const LoraTile&);
 
 }  // namespace VCC_ISA
 }  // namespace vcc

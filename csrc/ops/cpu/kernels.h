@@ -119,6 +119,22 @@ struct ExpertKernels {
   void (*down)(const ExpertsArgs&, const ExpertTile&, float* scratch);
 };
 
+// low = x times the first matrix of the row's adapter [width][depth]; or out = x + low times the
+// second one, of whose rows each reads `depth` values of low.
+struct LoraArgs {
+  const void* x;
+  const void* matrix;  // [slots][width][depth]
+  float* low;
+  void* out;  // dense rows
+  int64_t x_stride, low_stride, width, depth;
+};
+
+// Columns [column, column + columns) of rows [row, row + rows), which have one adapter; `part` of
+// low is read. A product takes at most four rows at a time.
+struct LoraTile {
+  int64_t slot, row, rows, column, columns, part;
+};
+
 struct Kernels {
   void (*norm[kDtypes])(const NormArgs&, int64_t begin, int64_t end);
   void (*gated[kActivations][kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
@@ -136,6 +152,8 @@ struct Kernels {
   // scratch: a float for each expert.
   void (*route[kDtypes])(const RouterArgs&, int64_t begin, int64_t end, float* scratch);
   ExpertKernels experts[kDtypes];
+  void (*lora_shrink[kDtypes])(const LoraArgs&, const LoraTile&);
+  void (*lora_expand[kDtypes])(const LoraArgs&, const LoraTile&);
 };
 
 // The table for this CPU: chosen once, by vcc::cpu_level().

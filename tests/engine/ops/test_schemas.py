@@ -50,6 +50,14 @@ def _arguments(dtype: torch.dtype) -> dict[str, tuple[Any, ...]]:
             torch.rand(3, 2),
             torch.tensor([[0, 6], [6, 2], [1, 6]], dtype=torch.int32),
         ),
+        "lora_shrink": (x, torch.randn(3, 8, 48).to(dtype), slots[:3]),
+        "lora_expand": (
+            x,
+            torch.randn(3, 8),
+            torch.randn(9, 48, 4).to(dtype),
+            slots[:3],
+            (32, 16),
+        ),
         "paged_attention": (batch.q, batch.kv_cache, *indices, torch.empty(5, 64).to(dtype), 0.25),
     }
 
