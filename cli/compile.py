@@ -72,6 +72,8 @@ def _build(settled: Settled, store: Store, *, as_json: bool) -> None:
         from vcc.engine.pipeline import build
 
         built = build(settled.request, store, shown, counters)
+        for line in built.loaded.manifest.info.get("overruled", ()):
+            shown.note(line)
     finally:
         shown.close()
     if built.entry is None:

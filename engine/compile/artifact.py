@@ -15,6 +15,9 @@ from vcc.engine.compile.keys import host_rules, pairs, plan_entries
 from vcc.engine.compile.versions import versions
 from vcc.engine.config.modes import Backend
 from vcc.engine.config.plain import plain
+from vcc.engine.config.resolved import Reason
+from vcc.engine.config.types import CompilationConfig
+from vcc.engine.config.uncut import without_cuts
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.factory import LiveRef
 from vcc.engine.op_routes import op_routes
@@ -61,18 +64,38 @@ def manifest_of(
         host_rules={**host_rules(settled, loader), **made.rules},
         created=int(time.time()),
         builder=versions(),
-        title=title_of(settled),
+        title=title_of(settled, made.info),
         info=_info(settled, made, stages),
         build_ms=round(1000 * sum(stages.values())),
     )
 
 
-def title_of(settled: Settled) -> str:
+def title_of(settled: Settled, info: Mapping[str, Any]) -> str:
     """What an artifact is, for people: model, dtype, modes, and pieces that are not compiled."""
-    config, dtype = settled.resolved.config, settled.model.dtype
+    config, dtype = _as_cut(settled, info)[0], settled.model.dtype
     eager = config.backend if config.backend is Backend.EAGER else None
     parts = (settled.request.source.name, dtype, config.mode, config.cuda_graph_mode, eager)
     return " · ".join(str(plain(part)) for part in parts if part is not None)
+
+
+def _as_cut(
+    settled: Settled, info: Mapping[str, Any]
+) -> tuple[CompilationConfig, tuple[Reason, ...]]:
+    """The configuration that boots, and what the trace overruled: a request knows no graph."""
+    config = settled.resolved.config
+    if settled.request.source.kind != "decoder" or info.get("cut", True):
+        return config, ()
+    return without_cuts(config)
+
+
+def _said_of_config(settled: Settled, info: Mapping[str, Any]) -> dict[str, Any]:
+    config, overruled = _as_cut(settled, info)
+    return {
+        "model": plain(settled.model),
+        "compilation": plain(config),
+        "reasons": [str(reason) for reason in (*settled.reasons, *overruled)],
+        "overruled": [str(reason) for reason in overruled],
+    }
 
 
 def _graph_mode(settled: Settled) -> Any:
@@ -90,9 +113,7 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         "kind": source.kind,
         "identity": dict(source.model_key()),
         "parameters": source.parameters,
-        "model": plain(settled.model),
-        "compilation": plain(settled.resolved.config),
-        "reasons": [str(reason) for reason in settled.reasons],
+        **_said_of_config(settled, made.info),
         "ops": [one.as_dict() for one in op_routes(settled)],
         "stages": {name: round(seconds, 3) for name, seconds in stages.items()},
         "passes": [],
@@ -118,12 +139,7 @@ def replan(manifest: Manifest, settled: Settled) -> Manifest:
         request=pairs(request),
         open_fields=open_fields,
         plan_key=pairs(plan_entries(settled)),
-        title=title_of(settled),
+        title=title_of(settled, manifest.info),
         created=int(time.time()),
-        info={
-            **manifest.info,
-            "model": plain(settled.model),
-            "compilation": plain(settled.resolved.config),
-            "reasons": [str(reason) for reason in settled.reasons],
-        },
+        info={**manifest.info, **_said_of_config(settled, manifest.info)},
     )

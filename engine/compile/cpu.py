@@ -62,6 +62,7 @@ def _made(
             "passes": reports(reported),
             "pieces": _piece_info(found, compiled),
             "ranges": ranges_info(found),
+            "cut": found.parted,
             "constants": constant_info(constants),
         },
         reads=reads.as_dict(),

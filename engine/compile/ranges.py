@@ -69,6 +69,11 @@ class Cut:
     unique: tuple[Piece, ...] = field(init=False)
     calls: Mapping[str, int] = field(init=False)
 
+    @property
+    def parted(self) -> bool:
+        """Whether the step of any range calls a splitting op."""
+        return any(call.kind == "op" for one in self.ranges for call in one.pieces.program.calls)
+
     def __post_init__(self) -> None:
         unique: dict[str, Piece] = {}
         calls: dict[str, int] = {}
@@ -92,7 +97,8 @@ def run_passes(traced: Traced, ranging: Ranging) -> tuple[RangePassed, ...]:
         CompileError: a pass failed.
     """
     settled, passes = ranging.settled, chosen(ranging.settled.resolved.config)
-    ranges, place = ranges_of(settled, range_ends(passes)), size_of(settled)
+    ends = range_ends(passes, context_of(settled))
+    ranges, place = ranges_of(settled, ends), size_of(settled)
     whole = dict(traced.ranges)
     found = []
     for sizes in ranges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +17,7 @@ from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.runtime.batch import StepRunner
 from vcc.engine.runtime.graph_stat import GraphStat
-from vcc.engine.runtime.settings import AS_MADE, Boot, Play, boot_settings
+from vcc.engine.runtime.settings import AS_MADE, Boot, Play, boot_settings, overruled_lines
 from vcc.engine.runtime.wrapper import CaptureGate
 
 if TYPE_CHECKING:
@@ -37,13 +37,23 @@ class Runner(StepRunner, Protocol):
     def capture_all(self) -> None:
         """Make every declared graph."""
 
+    def graph_list(self) -> list[dict[str, object]]:
+        """The graphs there are, by mode and size."""
+
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """A decoder's runner, ready for its first step, and the loader that made it."""
+    """A decoder's runner, ready for its first step.
+
+    Attributes:
+        runner: runs its steps.
+        loader: what made it.
+        overruled: what was asked for and is something else, a line each with the reason.
+    """
 
     runner: Runner
     loader: Loader
+    overruled: tuple[str, ...] = ()
 
     @property
     def lacking(self) -> bool:
@@ -53,11 +63,12 @@ class Booted:
     def account(self, counters: Counters) -> None:
         """Add what the steps did so far: replays, and steps without a graph with the reason."""
         counters.add("replays", self.runner.gate.replays)
-        if self.runner.mode is GraphMode.NONE:
+        without = self.runner.mode is GraphMode.NONE
+        if without and not self.overruled:
             return  # nothing fell back: no graphs were asked for
         for mode, reason, steps in self.runner.stat.summary().reasons:
             if mode == GraphMode.NONE.value:
-                counters.fallback(reason, steps)
+                counters.fallback("; ".join(self.overruled) if without else reason, steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +187,18 @@ def boot(
     with ledger.phase("pieces"):
         runner.capture_all()
     counters.add("captures", runner.gate.captures)
-    return Booted(runner, loader)
+    overruled = overruled_lines(loaded.manifest)
+    for line in (*overruled, *_unbroken(runner, loader)):
+        events.note(line)
+    return Booted(runner, loader, overruled)
+
+
+def _unbroken(runner: Runner, loader: Loader) -> Iterator[str]:
+    """An eager step that calls no splitting op is recorded as one segment: that is told."""
+    if loader is Loader.EAGER and runner.mode.uses(GraphMode.PIECEWISE):
+        pieces = [one for one in runner.graph_list() if one["mode"] == GraphMode.PIECEWISE.value]
+        if all(one["graphs"] == 1 for one in pieces):
+            yield "no splitting op is called, so each piecewise graph is the whole step"
 
 
 def boot_module(

@@ -129,6 +129,18 @@ def boot_settings(
     return Settings(model, compilation, tuple(lengths), kv_memory)
 
 
+def overruled_lines(manifest: Manifest) -> tuple[str, ...]:
+    """What the build found out of the graph against its request, a line each; to be told.
+
+    Raises:
+        IntegrityError: they are no lines.
+    """
+    found = manifest.info.get("overruled", [])
+    if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
+        raise IntegrityError("the manifest's configuration is refused", "overruled is no text")
+    return tuple(found)
+
+
 def _object(info: dict[str, Any], name: str) -> dict[str, Any]:
     found = info.get(name)
     if not isinstance(found, dict):
