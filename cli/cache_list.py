@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 SHOWN = {
     "dtype": "model.dtype",
     "compile": "config.mode",
+    "backend": "config.backend",
     "mode": "config.cuda_graph_mode",
     "target": "target",
 }
-"""Columns and JSON fields: the labels of the request that they show."""
+"""JSON fields: the labels of the request that they show."""
+
+_COLUMNS = ("dtype", "compile", "mode", "target")
+_IN_PIECES = ("VCC_COMPILE", "DYNAMO_TRACE_ONCE")
+"""Compile modes whose pieces a back end makes; the eager one compiles nothing."""
 
 _HEAD = (
     "artifact",
@@ -121,6 +126,13 @@ def item_dict(item: Item) -> dict[str, object]:
     }
 
 
+def compile_text(item: Item) -> str:
+    """The compile mode of an artifact, and whether its pieces are not compiled."""
+    mode = item.shown.get(SHOWN["compile"], "-")
+    eager = item.shown.get(SHOWN["backend"]) == "eager" and mode in _IN_PIECES
+    return f"{mode} (eager)" if eager else mode
+
+
 def _row(item: Item, tier: str | None) -> tuple[str, ...]:
     marks = (" (pinned)" if item.pinned else "") + (" (in use)" if item.holders else "")
     return (
@@ -129,7 +141,10 @@ def _row(item: Item, tier: str | None) -> tuple[str, ...]:
         age_text(item.idle),
         size_text(item.size),
         str(item.hits),
-        *(item.shown.get(label, "-") for label in SHOWN.values()),
+        *(
+            compile_text(item) if n == "compile" else item.shown.get(SHOWN[n], "-")
+            for n in _COLUMNS
+        ),
         *(() if tier is None else (tier,)),
         item.title + marks,
     )

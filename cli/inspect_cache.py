@@ -6,6 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from vcc.cli import options
+from vcc.cli.cache_list import compile_text
 from vcc.cli.console import age_text, columns, note, out, out_json, size_text
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ TITLE = " · "
 """Between the parts of a title; the first is the model, the others have columns of their own."""
 
 _HEAD = ("artifact", "age", "size", "target", "dtype", "compile", "graphs", "model")
-_LABELS = ("target", "model.dtype", "config.mode", "config.cuda_graph_mode")
 
 
 def inspect_cache(cache_dir: options.CacheDir = None, json: options.Json = False) -> None:
@@ -57,6 +57,8 @@ def _row(item: Item) -> tuple[str, ...]:
         item.artifact[:12],
         age_text(item.age),
         size_text(item.size),
-        *(item.shown.get(label, "-") for label in _LABELS),
+        *(item.shown.get(label, "-") for label in ("target", "model.dtype")),
+        compile_text(item),
+        item.shown.get("config.cuda_graph_mode", "-"),
         item.title.split(TITLE)[0],
     )

@@ -19,7 +19,10 @@ from vcc.cache.folder import FILE_FLAGS, FOLDER_FLAGS, Folder
 from vcc.cache.refs import MAX_REF
 from vcc.cache.safety import check_folder
 
-LABELS = ("model.dtype", "config.mode", "config.cuda_graph_mode", "target", "model.digest")
+LABELS = (
+    *("model.dtype", "config.mode", "config.backend", "config.cuda_graph_mode"),
+    *("target", "model.digest"),
+)
 _SUM = 66
 # In JSON a quotation mark inside text has a backslash before it, so `["` begins a pair and nothing
 # else; a value that has a backslash is left to `Item.fields`.

@@ -50,6 +50,23 @@ def test_ls_lists_what_passes_all_filters(vcc, two):
     assert vcc("cache", "ls", "--filter", "builder.torch~2.13", "--json").json["size"] > 0
 
 
+def test_artifacts_whose_pieces_are_not_compiled_have_a_mark(vcc, own_store):
+    """What has no pieces has none, whatever back end its request names."""
+    store = quiet(own_store)
+    for number, (mode, backend) in enumerate(
+        [("VCC_COMPILE", "eager"), ("VCC_COMPILE", "inductor"), ("NO_COMPILATION", "eager")]
+    ):
+        request = (("config.backend", backend), ("config.mode", mode), ("model.digest", "0" * 64))
+        manifest = manifest_of(request=request, open_fields=(), title="m", created=9 - number)
+        store.publish(manifest, BLOBS)
+    for words in (("cache", "ls"), ("inspect", "cache")):
+        _, *rows = vcc(*words).out.splitlines()
+        assert ["VCC_COMPILE (eager)" in row for row in rows] == [True, False, False]
+        assert ["(eager)" in row for row in rows] == [True, False, False]
+    found = vcc("cache", "ls", "--json").json["artifacts"]
+    assert [one["backend"] for one in found] == ["eager", "inductor", "eager"]
+
+
 def test_ls_tells_lower_stores_apart(vcc, two, own_store, monkeypatch, tmp_path):
     monkeypatch.setenv("VCC_LOWER_DIRS", str(own_store))
     quiet(tmp_path / "local").publish(manifest_of(title="local one"), BLOBS)
