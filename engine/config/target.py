@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vcc.cache.errors import ConfigError
@@ -18,6 +19,14 @@ DEFAULT_CPU_LEVEL = "x86-64-v3"
 _SM = re.compile(r"sm_([1-9][0-9]{1,2})[af]?")
 GPU_TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 """Architectures with a device profile of ours; others need `--target-profile`."""
+
+NO_TARGET: Mapping[str, tuple[str, str]] = {
+    "hip": ("AMD GPUs", "hip"),
+    "rocm": ("AMD GPUs", "hip"),
+    "gfx": ("AMD GPUs", "hip"),
+    "xpu": ("Intel GPUs", "xpu"),
+}
+"""How targets of other makers begin: whose they are, and the back end of custom ops for them."""
 
 MOST_SMS = 4096
 
@@ -71,6 +80,7 @@ class Target:
             return cls(Platform.CPU, parts[1] if len(parts) == 2 else DEFAULT_CPU_LEVEL)
         if parts[0] == "cuda":
             parts = parts[1:]
+        _check_maker(text, parts[0] if parts else "")
         if not parts or not parts[0].startswith("sm_") or len(parts) > 2:
             raise ConfigError(f'cannot read target "{text}"', "", _EXAMPLES)
         count = parts[1] if len(parts) == 2 else "0"
@@ -82,3 +92,15 @@ class Target:
         if self.platform is Platform.CPU:
             return f"cpu:{self.arch}"
         return f"{self.arch}:{self.sm_count}" if self.sm_count else self.arch
+
+
+def _check_maker(text: str, word: str) -> None:
+    """Refuse GPUs of other makers by name."""
+    for start, (whose, backend) in NO_TARGET.items():
+        if word.lower().startswith(start):
+            raise ConfigError(
+                f'no code is built for {whose}: target "{text.strip()}"',
+                "there is neither a device profile nor a player for them; their kernels"
+                f" ({backend}) are for custom ops in a program of yours, see docs/ops.md",
+                _EXAMPLES,
+            )

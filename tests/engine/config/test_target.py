@@ -38,6 +38,21 @@ def test_a_gpu_that_cannot_be_is_told_the_known_ones(text: str) -> None:
     assert all(name in caught.value.hint for name in GPU_TARGETS)
 
 
+@pytest.mark.parametrize(
+    ("text", "whose"),
+    [
+        *((text, "AMD") for text in ("gfx942", "hip", "hip:gfx90a", "rocm", "GFX950:304")),
+        *((text, "Intel") for text in ("xpu", "xpu:bmg")),
+    ],
+)
+def test_a_gpu_of_another_maker_is_refused_by_name(text: str, whose: str) -> None:
+    with pytest.raises(ConfigError, match=f"no code is built for {whose} GPUs") as caught:
+        Target.parse(text)
+    assert text in caught.value.what
+    assert "neither a device profile nor a player" in caught.value.why
+    assert "sm_90" in caught.value.hint
+
+
 def test_a_close_cpu_level_is_suggested() -> None:
     with pytest.raises(ConfigError) as caught:
         Target.parse("cpu:x86-64-v33")
