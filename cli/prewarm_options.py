@@ -20,7 +20,7 @@ def model_options(file: Path, cell: Cell, jobs: int) -> ModelOptions:
     """A build's options, as the command line would give them."""
     said = _said(file, cell)
     model = said.pop("model")
-    given = {_NAMES[name][0]: _NAMES[name][2](value) for name, value in said.items()}
+    given = {NAMES[name][0]: NAMES[name][2](value) for name, value in said.items()}
     return ModelOptions(model, **given, jobs=jobs)
 
 
@@ -29,8 +29,11 @@ def words_of(file: Path, cell: Cell, jobs: int) -> list[str]:
     said = _said(file, cell)
     words = [said.pop("model")]
     for name, value in said.items():
+        if isinstance(value, bool):  # a flag is there or not
+            words += [NAMES[name][1]] * value
+            continue
         for one in _texts(name, value):
-            words += [_NAMES[name][1], one]
+            words += [NAMES[name][1], one]
     return [*words, "--jobs", str(jobs)]
 
 
@@ -43,10 +46,10 @@ def _said(file: Path, cell: Cell) -> dict[str, Any]:
 
 
 def _texts(name: str, value: Any) -> Iterator[str]:
-    if name == "shape":  # the one option that is repeated
+    if NAMES[name][2] is _list:  # an option that is repeated
         yield from _list(value)
     else:
-        yield str(_NAMES[name][2](value))
+        yield str(NAMES[name][2](value))
 
 
 def _same(value: Any) -> Any:
@@ -57,7 +60,7 @@ def _list(value: Any) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 
-_NAMES: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
+NAMES: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "target": ("target", "--target", _same),
     "dtype": ("dtype", "--dtype", _same),
     "mode": ("mode", "--mode", _same),
@@ -68,6 +71,7 @@ _NAMES: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "target_profile": ("target_profile", "--target-profile", Path),
     "weights": ("weights", "--weights", _same),
     "revision": ("revision", "--revision", _same),
+    "trust_remote_code": ("trust_remote_code", "--trust-remote-code", _same),
     "shape": ("inputs", "--shape", _list),
     "max_model_len": ("max_model_len", "--max-model-len", _same),
     "max_num_seqs": ("max_num_seqs", "--max-num-seqs", _same),

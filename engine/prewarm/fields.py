@@ -85,6 +85,7 @@ OPTIONS: Mapping[str, Field] = {
     "target_profile": _PLAIN,
     "weights": _PLAIN,
     "revision": _PLAIN,
+    "trust_remote_code": Field((bool,), lambda name, value: value),
     "shape": Field((list, str), _inputs),
     "max_model_len": _COUNT,
     "max_num_seqs": _COUNT,
