@@ -46,25 +46,46 @@ def gpu_sections(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, str]]]:
     vendors = _vendors(info.get("vendor_cubins"))
     if vendors:
         yield "cubins of vendors' libraries", vendors
-    table = info.get("table")
-    if not isinstance(table, dict):
+    tables = _tables(info)
+    if not tables:
         return
     sizes = info.get("compilation", {}).get("capture_sizes") or ()
+    cubins = [one.size for name, one in manifest.blobs.items() if name.startswith("cubin/")]
+    kernels = _span([one.get("kernels") for one in tables])
+    each = " a table" if len(tables) > 1 else ""
     yield (
         "GPU code",
         {
             "device": str(info.get("device", "-")),
             "toolkit": str(info.get("toolkit", "-")),
-            "kernels": f"{table.get('kernels')} in {table.get('cubins')} cubins",
-            "cubins": size_text(int(table.get("cubin_bytes", 0))),
-            "table": size_text(int(table.get("bytes", 0))),
-            "nodes": _counts(table.get("nodes")),
-            "segments": _counts(table.get("segments")),
-            "products": str(len(table.get("gemms", ()))),
+            "kernels": f"{kernels}{each} in {len(cubins)} cubins",
+            "cubins": size_text(sum(cubins)),
+            "tables": f"{len(tables)}, {size_text(_total(tables, 'bytes'))}",
+            "nodes": _counts(tables, "nodes"),
+            "segments": _counts(tables, "segments"),
+            "products": _span([len(one.get("gemms", ())) for one in tables]),
             "graph sizes": ", ".join(map(str, sizes)) or "none",
         },
     )
-    yield "regions at the largest sizes", _regions(table.get("regions"))
+    yield "regions at the largest sizes", _regions(tables[0].get("regions"))
+
+
+def _tables(info: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Figures of the step's table, or of the table of each range, which share their regions."""
+    ranges = info.get("ranges")
+    listed = ranges if isinstance(ranges, list) else []
+    found = [info.get("table"), *(one.get("table") for one in listed if isinstance(one, dict))]
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _total(tables: Sequence[Mapping[str, Any]], name: str) -> int:
+    return sum(found for one in tables if isinstance(found := one.get(name), int))
+
+
+def _span(numbers: Sequence[Any]) -> str:
+    """One number for all tables, or the fewest and the most."""
+    found = sorted({one for one in numbers if isinstance(one, int)})
+    return " to ".join(str(one) for one in dict.fromkeys((*found[:1], *found[-1:]))) or "-"
 
 
 def _vendors(rows: Any) -> dict[str, str]:
@@ -73,9 +94,11 @@ def _vendors(rows: Any) -> dict[str, str]:
     return {str(row.get("digest", "?"))[:16]: str(row.get("library", "?")) for row in listed}
 
 
-def _counts(found: Any) -> str:
-    pairs = found.items() if isinstance(found, dict) else ()
-    return ", ".join(f"{count} {name}" for name, count in pairs)
+def _counts(tables: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Counts by kind."""
+    found = [counts for one in tables if isinstance(counts := one.get(name), dict)]
+    kinds = dict.fromkeys(kind for one in found for kind in one)
+    return ", ".join(f"{_span([one.get(kind, 0) for one in found])} {kind}" for kind in kinds)
 
 
 def _regions(found: Any) -> dict[str, str]:

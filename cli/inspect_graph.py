@@ -74,6 +74,8 @@ def summaries(
 ) -> dict[str, Summary]:
     """The tables that hold a step of these sizes; of a recorded artifact each is for one.
 
+    Where ranges of tokens have tables of their own, a step of so many tokens takes one of them.
+
     Raises:
         UsageError: none does; with the range of the last.
     """
@@ -81,6 +83,7 @@ def summaries(
     from vcc.engine.graphs.summary import sizes_of, summarise
 
     found, refusal = dict[str, "Summary"](), None
+    tables = tables if tokens is None else _taken(tables, tokens)
     for label, table in tables.items():
         try:
             found[label] = summarise(table, sizes_of(table, T=tokens, B=seqs))
@@ -89,6 +92,31 @@ def summaries(
     if refusal is not None and not found:
         raise refusal
     return found
+
+
+def _taken(tables: Mapping[str, NodeTable], tokens: int) -> Mapping[str, NodeTable]:
+    """Without the tables of ranges that a step of so many tokens does not take.
+
+    Raises:
+        UsageError: no range holds it.
+    """
+    from vcc.cache.errors import UsageError
+    from vcc.engine.graphs.blob_names import STEP
+
+    ranges = {
+        label: (one.low, one.high)
+        for label, table in tables.items()
+        for one in table.symbols
+        if label.startswith(f"{STEP}/") and one.name == "T"
+    }
+    fit = [label for label, (low, high) in ranges.items() if low <= tokens <= high]
+    if ranges and not fit:
+        listed = ", ".join(f"{low} to {high}" for low, high in sorted(ranges.values()))
+        raise UsageError(
+            f"T = {tokens} is outside the tables' ranges", f"they were built for {listed}"
+        )
+    best = sorted(fit, key=lambda label: ranges[label][1] - ranges[label][0])[:1]
+    return {label: tables[label] for label in best} or tables
 
 
 def inspect_kernel(

@@ -81,9 +81,10 @@ def _asked_by_passes(settled: Settled) -> tuple[int, ...]:
     if not names:
         return ()
     from vcc.engine.passes.apply import range_ends
+    from vcc.engine.passes.context import context_of
     from vcc.engine.passes.user import load  # runs the user's code, which brings torch
 
-    return range_ends(load(names))
+    return range_ends(load(names), context_of(settled))
 
 
 def _remembered(settled: Settled, store: Store) -> int | None:

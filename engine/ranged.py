@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vcc.engine.config.modes import Platform
 from vcc.engine.config.sizes import token_ranges
 from vcc.engine.config.types import DimRange
 
@@ -69,8 +68,8 @@ def ranges_of(settled: Settled, ends: Iterable[int] = ()) -> tuple[DimRange, ...
         ends: end points that the user's passes ask for.
     """
     config, sizes = settled.resolved.config, size_of(settled).sizes
-    if sizes is None or settled.request.target.platform is Platform.CUDA:
-        return (sizes or DimRange(1, 1),)  # a node table serves every size
+    if sizes is None:
+        return (DimRange(1, 1),)
     asked, exact = config.compile_ranges or (), config.compile_sizes or ()
     decoder = settled.request.source.kind == "decoder"
     # The inputs of a plain module are no tokens, which gates are about, unless somebody says so.

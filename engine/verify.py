@@ -9,14 +9,15 @@ from math import prod
 
 from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
+from vcc.engine.graphs.blob_names import CONSTANT, CUBIN, TABLE
 from vcc.engine.graphs.cubin import Cubin, read_cubin
 from vcc.engine.graphs.golden import Golden
 from vcc.engine.graphs.program import BLOB
 from vcc.engine.graphs.program_check import decode as decode_program
-from vcc.engine.graphs.stored_tables import CONSTANT, CUBIN, TABLE
 from vcc.engine.graphs.table.decode import decode as decode_table
 from vcc.engine.graphs.table.layout import DTYPES, MOST_SHARED
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Role
+from vcc.engine.verify_ranges import check_ranges
 
 REGISTERS = 65536
 """32-bit registers of a multiprocessor, on every architecture since sm_30: a block must fit."""
@@ -62,6 +63,7 @@ def _player(loaded: Loaded, blobs: Mapping[str, bytes]) -> dict[str, int]:
     tables = {n: decode_table(data) for n, data in blobs.items() if n.startswith(TABLE)}
     if not tables:
         raise _refused("the artifact has no node table", "")
+    check_ranges(loaded.manifest, tables)
     arch = loaded.manifest.host_rules.get("arch", "").rstrip("af")
     cubins: dict[str, Cubin] = {}
     for name, table in tables.items():

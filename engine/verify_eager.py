@@ -12,20 +12,22 @@ from torch.fx import GraphModule, Interpreter
 
 from vcc.engine.config.modes import Dtype
 from vcc.engine.config.target import Target
-from vcc.engine.config.types import CompilationConfig
+from vcc.engine.config.types import CompilationConfig, DimRange
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.program import Call, Program
 from vcc.engine.models.bindings import bindings_of
-from vcc.engine.models.decoder import Decoder
+from vcc.engine.models.decoder import Decoder, empty_decoder
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expressions import Tied
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.partition.narrow import narrowed
 from vcc.engine.partition.split import split
 from vcc.engine.passes.apply import apply
 from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.user import chosen
+from vcc.engine.ranged import TOKENS
 from vcc.engine.trace.decoder import LAYOUT, StepShape, decoder_trace
 from vcc.engine.trace.trace import trace
 
@@ -34,7 +36,7 @@ Values = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class EagerStep:
-    """A decoder with drawn weights, and its step cut into pieces as a build cuts it.
+    """A decoder with drawn weights, and its step of a range, cut into pieces as a build cuts it.
 
     Attributes:
         spec: the decoder.
@@ -90,14 +92,15 @@ class EagerStep:
                 values[name].copy_(tensor)
 
 
-def eager_step(
+def eager_steps(
     spec: DecoderSpec,
     shape: StepShape,
     ops: Sequence[str],
     compilation: CompilationConfig,
     target: Target,
-) -> EagerStep:
-    """Trace the step on the CPU in fp32 and draw its weights.
+    ranges: Sequence[DimRange],
+) -> tuple[EagerStep, ...]:
+    """Trace the step on the CPU in fp32, rewrite and cut it for each range, and draw its weights.
 
     Args:
         spec: the decoder.
@@ -105,26 +108,32 @@ def eager_step(
         ops: custom ops that are not in plain torch.
         compilation: the resolved configuration: passes and cuts.
         target: what the build is for, which passes may ask.
+        ranges: of tokens, each with a table of its own.
     """
     load_ops()
     choice = OpChoice(frozenset(ops))
-    context = PassContext(
-        compilation, target, Dtype.FP32, (1, shape.max_tokens), ops=choice.enabled
-    )
     step = trace(decoder_trace(spec, torch.float32, choice, shape))
-    passed = apply(step, chosen(compilation), context)
-    pieces = split(passed.traced, tuple(compilation.splitting_ops or ()), ())
-    with torch.device("meta"):
-        decoder = Decoder(spec, torch.float32, choice)
+    decoder = empty_decoder(spec, torch.float32, choice)
     weights = draw_weights(spec, decoder)
-    return EagerStep(
-        spec=spec,
-        weights=weights,
-        constants=passed.traced.constants,
-        program=pieces.program,
-        graphs={piece.id: piece.graph for piece in pieces.unique},
-        decoder=decoder.assign(weights),
-    )
+    found = []
+    for sizes in ranges:
+        tokens = (sizes.min, sizes.max)
+        context = PassContext(compilation, target, Dtype.FP32, tokens, ops=choice.enabled)
+        own = step if len(ranges) == 1 else narrowed(step, TOKENS, sizes)
+        passed = apply(own, chosen(compilation), context)
+        pieces = split(passed.traced, tuple(compilation.splitting_ops or ()), ())
+        found.append(
+            EagerStep(
+                spec=spec,
+                weights=weights,
+                constants=passed.traced.constants,
+                program=pieces.program,
+                graphs={piece.id: piece.graph for piece in pieces.unique},
+                decoder=decoder,
+            )
+        )
+    decoder.assign(weights)
+    return tuple(found)
 
 
 def draw_weights(spec: DecoderSpec, decoder: Decoder) -> dict[str, torch.Tensor]:

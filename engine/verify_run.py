@@ -87,13 +87,14 @@ def _on_device(loaded: Loaded) -> Iterator[tuple[str, Check]]:
     from vcc.engine.runtime.player.device import open_device
     from vcc.engine.runtime.player.golden import check_golden
     from vcc.engine.runtime.player.handle import PlayerHandle
-    from vcc.engine.runtime.player.load import CUBIN, TABLE, check_device
+    from vcc.engine.runtime.player.load import CUBIN, check_device
+    from vcc.engine.runtime.player.tables import table_ranges
 
     device = open_device()
     check_device(device, loaded.manifest)
-    tables = [name for name in loaded.manifest.blobs if name.startswith(TABLE)]
+    first, *_ = table_ranges(loaded.manifest)
     with Arena(device.ordinal) as arena:
-        handle = PlayerHandle(arena.handle, loaded.read(tables[0]))
+        handle = PlayerHandle(arena.handle, loaded.read(first))
         try:
             for name in loaded.manifest.blobs:
                 if name.startswith(CUBIN):

@@ -14,7 +14,7 @@ extern "C" {
 /* Check a table (code 7) and keep a copy; memory will come from `arena`. */
 VCC_API int32_t vcc_player_create(uint64_t arena, const void* table, uint64_t size,
                                   uint64_t* player);
-/* Another table over the memory and modules of `first`, which is placed (player.h). */
+/* Another table over the memory and modules of `first` (player.h), which is placed before it. */
 VCC_API int32_t vcc_player_create_beside(uint64_t first, const void* table, uint64_t size,
                                          uint64_t* player);
 /* Another table with memory of its own, and the modules of `other`, which need not be placed. */

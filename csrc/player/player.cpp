@@ -85,7 +85,6 @@ Player::Player(std::shared_ptr<Player> first, std::span<const std::byte> bytes)
       table_(Table(bytes)),
       modules_(first_->modules_),
       gemms_(table_.records()) {
-  first_->must_be_placed("a table beside another comes after that one is placed");
   open();
 }
 
@@ -168,8 +167,11 @@ uint64_t Player::region_bytes(const table::Region& region,
                               const std::vector<int64_t>& values) const {
   const auto bytes = static_cast<uint64_t>(values[region.size]);
   const bool scratch = region.kind == table::RegionKind::kScratch;
-  return scratch ? std::max(bytes, gemms_.workspace()) : bytes;
+  return scratch ? std::max(bytes, workspace()) : bytes;
 }
+
+// Bytes that entries of the GEMM store need, those for tables beside this one too.
+uint64_t Player::workspace() const { return std::max(gemms_.workspace(), beside_workspace_); }
 
 // A number of KV blocks that the table takes, for what does not depend on it.
 int64_t Player::least_blocks() const {
@@ -179,7 +181,7 @@ int64_t Player::least_blocks() const {
 
 std::array<uint64_t, 5> Player::bytes(int64_t blocks) const {
   const Expander expander(table_, shapes_, places_, gemms_, blocks);
-  std::array<uint64_t, 5> bytes = {0, 0, 0, 0, gemms_.workspace()};
+  std::array<uint64_t, 5> bytes = {0, 0, 0, 0, workspace()};
   for (const auto& region : table_.regions()) {
     bytes[static_cast<uint32_t>(region.kind)] = region_bytes(region, expander.largest());
   }
@@ -249,9 +251,9 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
       VCC_CU(cuMemsetD8Async(places_[i].address, 0, bytes, stream_));
     }
   }
-  if (!table_.find_region(table::RegionKind::kScratch) && gemms_.workspace() != 0) {
-    allocated_.push_back(arena_->allocate(gemms_.workspace(), "scratch"));
-    places_.push_back({allocated_.back(), gemms_.workspace()});
+  if (!table_.find_region(table::RegionKind::kScratch) && workspace() != 0) {
+    allocated_.push_back(arena_->allocate(workspace(), "scratch"));
+    places_.push_back({allocated_.back(), workspace()});
   }
   map_caches(mapped);
 }
@@ -264,17 +266,21 @@ Place Player::allocate(const table::Region& region, uint64_t bytes, CUdeviceptr&
 }
 
 void Player::share_regions(const Expander& expander) {
-  const auto regions = table_.regions();
+  const auto regions = table_.regions(), other = first_->table_.regions();
+  first_->must_be_placed("a table beside another is placed after that one");
   VCC_EXPECT(blocks_ == first_->blocks_, "tables of one memory have the same KV blocks");
   for (size_t i = 0; i < regions.size(); ++i) {
-    const auto other = first_->table_.regions();
     const bool fits = i < other.size() && other[i].kind == regions[i].kind &&
                       region_bytes(regions[i], expander.largest()) <= first_->places_[i].bytes;
     if (!fits) {
-      throw Error(Code::kIntegrity, "a recorded table does not fit the memory of the others",
+      throw Error(Code::kIntegrity, "a table does not fit the memory of the others",
                   "region " + std::to_string(i) + " is another or larger");
     }
     places_.push_back(first_->places_[i]);
+  }
+  // Behind its regions the first has room for the GEMM store, where its table has no scratch.
+  if (regions.size() == other.size() && first_->places_.size() > other.size()) {
+    places_.push_back(first_->places_.back());
   }
   mapped_ = first_->mapped_;
 }

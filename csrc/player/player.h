@@ -95,9 +95,10 @@ class Player {
   // Memory of its own; `modules` of another player save loading code again.
   Player(std::shared_ptr<Arena> arena, std::span<const std::byte> table,
          std::shared_ptr<Modules> modules = std::make_shared<Modules>());
-  // Another table over the memory and modules of a player that is placed: the graphs of a
-  // recording, of which one runs at a time. Its regions are no larger; streams and input slots are
-  // its own.
+  // Another table over the memory and modules of a player: of another range of sizes, or another
+  // step of a recording, of which one runs at a time. Its regions are no larger; streams and input
+  // slots are its own. It is placed after the first; what it is offered before the first is placed
+  // counts in that one's memory.
   Player(std::shared_ptr<Player> first, std::span<const std::byte> table);
   ~Player();
   Player(const Player&) = delete;
@@ -165,6 +166,7 @@ class Player {
   void enter();
   void must_be_placed(const char* task) const;
   uint64_t region_bytes(const table::Region& region, const std::vector<int64_t>& values) const;
+  uint64_t workspace() const;
   void open();
   using Refusals = std::map<std::string, std::string, std::less<>>;  // of cubins, and why
   std::shared_ptr<StoredGemm> stored_gemm(const GemmOffer& offer, std::span<const std::byte> bytes,
@@ -194,6 +196,7 @@ class Player {
   std::shared_ptr<Modules> modules_;
   std::vector<Shape> shapes_;
   Gemms gemms_;
+  uint64_t beside_workspace_ = 0;  // of the offers to tables beside this one
   std::vector<Place> places_;
   std::vector<CUdeviceptr> allocated_;
   CUdeviceptr early_ = 0;         // memory of place_weights

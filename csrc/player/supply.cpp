@@ -1,5 +1,6 @@
 // Entries of the GEMM store on their way into a player: offered before memory is placed, in the
 // order in which graphs need them, beside whatever else a boot does.
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -71,7 +72,12 @@ std::string Player::products() const {
 std::vector<bool> Player::offer_gemms(std::span<const GemmOffer> offers) {
   const Hold hold(*this);
   VCC_EXPECT(expander_ == nullptr, "products are offered before the memory is placed");
-  return gemms_.offer(offers);
+  const std::vector<bool> needed = gemms_.offer(offers);
+  if (first_ != nullptr) {
+    VCC_EXPECT(first_->expander_ == nullptr, "products are offered before the memory is placed");
+    first_->beside_workspace_ = std::max(first_->beside_workspace_, gemms_.workspace());
+  }
+  return needed;
 }
 
 std::vector<uint32_t> Player::gemm_order(std::span<const Descriptor> descriptors) const {

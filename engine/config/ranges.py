@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vcc.cache.errors import ConfigError
 
-from .modes import CompileMode, Platform
+from .modes import CompileMode
 from .resolved import PlatformFacts
 from .sizes import check_within
 
@@ -34,12 +34,6 @@ def check_ranged(
                 f"{field} is given, but {mode.name} makes no code for ranges of sizes",
                 f"{field} = {', '.join(map(str, values))}",
                 "leave it out, or use --compile vcc",
-            )
-        if facts.platform is Platform.CUDA:
-            raise ConfigError(
-                f"{field} is given, but a GPU artifact has one node table for all sizes",
-                "its player chooses no table by size",
-                "leave it out: launches of a table adapt to every number of tokens",
             )
         if facts.unranged:
             raise ConfigError(

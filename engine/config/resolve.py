@@ -251,13 +251,13 @@ def _compile_sizes(state: State) -> State:
 def _with_pass_ends(state: State, asked: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
     """The end points, and those at which gates of passes open or close, with the reason."""
     why = "sorted" if asked else "one range by default"
-    if not (state.facts.stepped or asked) or state.facts.platform is Platform.CUDA:
+    if not (state.facts.stepped or asked):
         return asked, why
     most = state.facts.max_num_batched_tokens
     wanting = {
         end: rule.name
         for rule in state.passes
-        if getattr(state.config.pass_config, rule.name)
+        if getattr(state.config.pass_config, rule.name) and not rule.missing_op
         for end in rule.range_ends
         if end < most and end not in asked
     }

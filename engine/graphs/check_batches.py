@@ -92,6 +92,25 @@ def schedule(limits: Limits, asked: Sequence[int] = ()) -> tuple[CheckStep, ...]
     return (*steps, *(_asked(count, index, limits) for index, count in enumerate(asked)))
 
 
+def in_ranges(
+    steps: Sequence[CheckStep], ranges: Sequence[tuple[int, int]], limits: Limits
+) -> tuple[CheckStep, ...]:
+    """More steps, so that each range of tokens has some: its smallest, and decode of that size.
+
+    Args:
+        steps: of `schedule`.
+        ranges: fewest and most tokens of each, in the order of the tables.
+        limits: of all of them.
+    """
+    found = list(steps)
+    for low in (low for low, _ in ranges if low > 1):
+        found.append(_asked(low, len(found), limits))
+        sequence, count = next(iter(found[-1].work.items()))
+        if low <= limits.max_seqs and count < limits.context:
+            found.append(CheckStep(f"decode, padded to {low}", {sequence: 1}, low, low))
+    return tuple(found)
+
+
 def _fitting(work: Mapping[int, int], limits: Limits) -> dict[int, int]:
     """As many of these sequences as a step holds."""
     found: dict[int, int] = {}

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from vcc.cache.errors import UsageError
 from vcc.cache.loaded import Loaded
+from vcc.engine.graphs.blob_names import TABLE
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeTable
-
-TABLE, CUBIN, CONSTANT = "table/", "cubin/", "constant/"
-"""Beginnings of blob names in the manifest of a GPU artifact."""
 
 
 def read_tables(loaded: Loaded) -> dict[str, NodeTable]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from vcc.cache.errors import MissingArtifact, UsageError, VccError
 from vcc.cache.loaded import Loaded
 from vcc.cache.store import Store
+from vcc.engine.graphs.blob_names import CUBIN, TABLE
 from vcc.engine.graphs.cubin import Cubin, read_cubin
-from vcc.engine.graphs.stored_tables import CUBIN, TABLE, read_tables
+from vcc.engine.graphs.stored_tables import read_tables
 from vcc.engine.graphs.table.types import NodeKind
 
 SHORTEST = 4

@@ -220,11 +220,21 @@ def version_pairs(passes: Sequence[Pass]) -> tuple[tuple[str, str], ...]:
     return tuple((f"pass.{one.name}", one.version) for one in passes)
 
 
-def range_ends(passes: Sequence[Pass]) -> tuple[int, ...]:
-    """Token counts at which a gate opens or closes: where compile ranges may end, ascending."""
-    below = {one.gate.min_tokens - 1 for one in passes if one.gate.min_tokens > 1}
-    last = {one.gate.max_tokens for one in passes if one.gate.max_tokens is not None}
+def range_ends(passes: Sequence[Pass], context: PassContext) -> tuple[int, ...]:
+    """Token counts at which a gate opens or closes: where compile ranges may end, ascending.
+
+    A pass that is skipped at every size asks for none.
+    """
+    gates = [one.gate for one in passes if not _never_runs(one, context)]
+    below = {gate.min_tokens - 1 for gate in gates if gate.min_tokens > 1}
+    last = {gate.max_tokens for gate in gates if gate.max_tokens is not None}
     return tuple(sorted(below | last))
+
+
+def _never_runs(one: Pass, context: PassContext) -> bool:
+    """Whether it is skipped for another reason than the number of tokens."""
+    open_to_all = replace(one.gate, min_tokens=1, max_tokens=None)
+    return bool(_skipped(replace(one, gate=open_to_all), context))
 
 
 def unmatched(passed: Passed, asked: CompilationConfig) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from vcc.cache.errors import UsageError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program, Symbol, Value
 from vcc.engine.runtime.binding import Binder
+from vcc.engine.runtime.by_size import chosen
 from vcc.engine.runtime.memory import StepMemory
-from vcc.engine.runtime.ranges import chosen
 from vcc.engine.runtime.turn import Turn
 
 Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]

@@ -11,12 +11,12 @@ from vcc.engine.config.modes import GraphMode
 from vcc.engine.graphs.base import GraphBackend, StepContext
 from vcc.engine.graphs.cpu import CpuGraphs, execute
 from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.descriptors import BatchDescriptor
 from vcc.engine.runtime.dispatch import Dispatcher
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.range_step import BLOCKS, SEQS, TOKENS, RangeStep, StepCode, size_kind
-from vcc.engine.runtime.ranges import chosen
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate, GraphWrapper
 
@@ -106,8 +106,8 @@ class ModelRunner:
         self._inputs.write(batch, tokens, seqs)
         context = self._context(decision.mode, decision.descriptor, tokens, seqs)
         self._run(context)
-        self.stat.record(batch.tokens, decision, batch.seqs)
         step = self._at(tokens)
+        self.stat.record(batch.tokens, with_code(decision, step, self._steps), batch.seqs)
         logits, memory = step.code.program.outputs[0], step.code.memory
         return memory.view(logits, step.named(context.sizes))[: batch.seqs]
 

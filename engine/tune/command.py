@@ -23,13 +23,14 @@ from vcc.cache.errors import (
 from vcc.cache.loaded import Loaded
 from vcc.engine.config.environment import recorder_environment
 from vcc.engine.events import Events
+from vcc.engine.graphs.table.types import NodeTable
 from vcc.engine.tune.families import Products, rows_of
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.job import HELPER, Answer, Job
 from vcc.engine.tune.shapes import GemmShape, Measured
 from vcc.engine.tune.store import GemmStore
-from vcc.engine.tune.wanted import products_of, step_tables
+from vcc.engine.tune.wanted import products_of, products_of_tables, step_tables
 
 _ERRORS: dict[int, type[VccError]] = {
     int(kind.exit): kind
@@ -101,11 +102,12 @@ def _left_out(products: Products, rows: Sequence[int]) -> str:
 
 
 def default_rows(artifact: Loaded, products: Products) -> tuple[int, ...]:
-    """Rows of the graphs that the artifact declares, and buckets up to its largest step."""
+    """Rows of the graphs that the artifact declares, ends of its ranges, and buckets up to its
+    largest step."""
     compilation = artifact.manifest.info.get("compilation", {})
     sizes = compilation.get("capture_sizes") if isinstance(compilation, dict) else None
     declared = tuple(size for size in sizes or () if isinstance(size, int))
-    return rows_of(declared, max(products.gemms.values(), default=1))
+    return rows_of((*declared, *products.ends), max(products.gemms.values(), default=1))
 
 
 def record_apart(job: Job) -> Answer:
@@ -172,13 +174,14 @@ def _measured(
     open_driver(wish.ordinal)
     gpu = answer.gpu if answer is not None else this_gpu(wish.ordinal)
     entries = {entry.shape: entry for entry in store.entries(gpu, shapes)}
-    (table, *_) = step_tables(artifact)
-    cubins = {digest: artifact.read(f"cubin/{digest}") for digest, _ in table.cubins}
+    tables = step_tables(artifact)
+    named = {digest for table in tables for digest, _ in table.cubins}
+    cubins = {digest: artifact.read(f"cubin/{digest}") for digest in sorted(named)}
     events.stage_started("measure", len(shapes))
     found = []
     for shape in shapes:
         events.progress(str(shape), "running")
-        one = measure(shape, table, cubins, entries.get(shape))
+        one = measure(shape, _home(shape, tables), cubins, entries.get(shape))
         if max(one.stored_ns, one.variant_ns) >= 0:
             found.append(one)
         events.progress(str(shape), "done")
@@ -189,6 +192,11 @@ def _measured(
         version = 0 if answer is None else answer.cublaslt
         store.publish_choices(gpu, version, products.variants, chosen)
     return tuple(found)
+
+
+def _home(shape: GemmShape, tables: Sequence[NodeTable]) -> NodeTable:
+    """A table that multiplies so; which range it is for does not change the kernels."""
+    return next((one for one in tables if products_of_tables([one]).has(shape)), tables[0])
 
 
 def this_gpu(ordinal: int) -> Gpu:

@@ -31,20 +31,35 @@ class Products(Struct, frozen=True):
     Attributes:
         gemms: family -> the most rows that its expression can give.
         variants: digest of the Triton kernels that may compute them.
+        ends: the largest steps of tables for ranges of tokens: a step takes no entry beyond its
+            table's, so these rows are worth recording too.
     """
 
     gemms: dict[Family, int]
     variants: str
+    ends: tuple[int, ...] = ()
 
     @classmethod
-    def told(cls, text: str) -> Products:
-        """From what a player says of its table (`vcc_player_products`)."""
-        found: dict[str, Any] = json.loads(text)
-        gemms: dict[Family, int] = {}
-        for n, k, dtype, flags, most in found["gemms"]:
-            family = (n, k, DTYPE_NAMES[dtype], bool(flags))
-            gemms[family] = max(gemms.get(family, 0), most)
-        return cls(gemms, digest_of(map(_told_line, found["variants"])))
+    def told(cls, *texts: str) -> Products:
+        """From what players say of the tables of an artifact (`vcc_player_products`)."""
+        lines: list[str] = []
+        each: list[dict[Family, int]] = []
+        for text in texts:
+            found: dict[str, Any] = json.loads(text)
+            rows = [
+                ((n, k, DTYPE_NAMES[dtype], bool(flags)), most)
+                for n, k, dtype, flags, most in found["gemms"]
+            ]
+            each.append(most_of(rows))
+            lines += map(_told_line, found["variants"])
+        return cls.joined(each, digest_of(lines))
+
+    @classmethod
+    def joined(cls, each: Sequence[dict[Family, int]], variants: str) -> Products:
+        """Those of several tables, of which each says the most rows of its products."""
+        gemms = most_of(item for one in each for item in one.items())
+        ends = {max(one.values(), default=0) for one in each} if len(each) > 1 else set()
+        return cls(gemms, variants, tuple(sorted(ends)))
 
     def has(self, shape: GemmShape) -> bool:
         """Whether a product is one of these."""
@@ -66,6 +81,14 @@ class Products(Struct, frozen=True):
         from vcc.engine.tune.shapes import GemmShape  # a boot does not pay for the import
 
         return tuple(GemmShape(*row) for row in self.rows(counts))
+
+
+def most_of(rows: Iterable[tuple[Family, int]]) -> dict[Family, int]:
+    """The most rows of each family."""
+    found: dict[Family, int] = {}
+    for family, most in rows:
+        found[family] = max(found.get(family, 0), most)
+    return found
 
 
 def digest_of(lines: Iterable[str]) -> str:

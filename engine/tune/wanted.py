@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NONE, Gemm, NodeTable, Variant
-from vcc.engine.tune.families import Family, Products, digest_of, line_of
+from vcc.engine.tune.families import Family, Products, digest_of, line_of, most_of
 
 STEP = "table/step"
 
@@ -29,13 +29,14 @@ def step_tables(artifact: Loaded) -> tuple[NodeTable, ...]:
 
 def products_of_tables(tables: Sequence[NodeTable]) -> Products:
     """The products of node tables."""
-    gemms: dict[Family, int] = {}
-    for table in tables:
-        highs = {symbol.name: symbol.high for symbol in table.symbols}
-        for gemm in table.gemms:
-            family = (gemm.n, gemm.k, gemm.dtype, gemm.has_c)
-            gemms[family] = max(gemms.get(family, 0), most_rows(gemm, highs))
-    return Products(gemms, variants_digest(tables))
+    return Products.joined([_gemms(table) for table in tables], variants_digest(tables))
+
+
+def _gemms(table: NodeTable) -> dict[Family, int]:
+    highs = {symbol.name: symbol.high for symbol in table.symbols}
+    families = ((one.n, one.k, one.dtype, one.has_c) for one in table.gemms)
+    rows = (most_rows(one, highs) for one in table.gemms)
+    return most_of(zip(families, rows, strict=True))
 
 
 def most_rows(gemm: Gemm, highs: dict[str, int]) -> int:

@@ -103,9 +103,10 @@ def test_a_qwen3_step_is_the_models_from_the_build_to_the_answer(tmp_path: Path)
 def changed(gemma: Path, folder: Path, change: Callable[[NodeTable], NodeTable]) -> dict[str, Any]:
     """The child's result for a copy with another table."""
     content: GpuContent = read(gemma / CONTENT)
-    table = encode(change(decode(content.table)))
+    (step,) = content.steps
+    table = encode(change(decode(step.table)))
     (folder / CONTENT).mkdir(parents=True)
-    write(replace(content, table=table), folder / CONTENT)
+    write(replace(content, steps=(replace(step, table=table),)), folder / CONTENT)
     (folder / JOB).write_bytes((gemma / JOB).read_bytes())
     return run(folder)
 
@@ -168,7 +169,7 @@ def test_a_table_that_computes_something_else_is_told_by_its_first_segment(
 ) -> None:
     found = changed(gemma, tmp_path, change)
     mismatch = found["mismatch"]
-    table = decode(read(gemma / CONTENT).table)
+    table = decode(read(gemma / CONTENT).steps[0].table)
     pieces = [i for i, one in enumerate(table.segments) if one.kind is SegmentKind.PIECE]
     assert mismatch["name"] == table.segments[pieces[0]].name
     assert mismatch["error"] == -1 or mismatch["error"] > mismatch["allowed"]

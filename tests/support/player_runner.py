@@ -17,6 +17,7 @@ from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
 from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.player.tables import EVERY, StepTable, build_graphs
 
 BLOCKS = 32
 
@@ -49,15 +50,13 @@ def running(
     handle = PlayerHandle(arena.handle, toy_step(layers=layers).data)
     handle.add_cubin(DIGEST, CUBIN)
     handle.place(blocks, blocks, 3, ring)
-    layout = Layout.read(handle.describe())
-    shapes = StepShapes(Dispatcher.build(mode, sizes, max_seqs=SEQS), SEQS, layout.samples)
-    handle.build(*shapes.graphs(1), 1)
+    table = StepTable(*EVERY, handle, Layout.read(handle.describe()))
+    dispatcher = Dispatcher.build(mode, sizes, max_seqs=SEQS)
+    shapes = StepShapes(dispatcher, SEQS, table.layout.samples)
+    build_graphs([table], *shapes.graphs(1), 1)
     arena = Kept(arena)
     device = Device(arena.device, 0, "double", "sm_90", 13000, 1 << 30)
-    count = shapes.count(layout.segments[0])
-    runner = PlayerRunner(
-        PlayerParts(device, handle, layout, limits(blocks), shapes, GraphStat(), arena, count)
-    )
+    runner = PlayerRunner(PlayerParts(device, (table,), limits(blocks), shapes, GraphStat(), arena))
     runner.wait_graphs()
     try:
         yield runner

@@ -125,10 +125,17 @@ def _gemm_node(target: int, a: tuple[int, object], d: tuple[int, object]) -> Nod
     return Node(NodeKind.GEMM, When.ALWAYS, target, (), params)
 
 
-def toy_step(*, split_k: int = 1, variants: bool = True, layers: int = 1) -> Step:
+def toy_step(
+    *,
+    split_k: int = 1,
+    variants: bool = True,
+    layers: int = 1,
+    tokens: tuple[int, int] = (1, TOKENS),
+) -> Step:
     """The table.
 
     Args:
+        tokens: the range of T; tables of other ranges lie over the same memory.
         split_k: of the Triton route; above 1 there is a second kernel.
         variants: whether the table can compute its products itself.
         layers: kv_write and attention so often, a piece between each two.
@@ -194,7 +201,7 @@ def toy_step(*, split_k: int = 1, variants: bool = True, layers: int = 1) -> Ste
     ]
     table = NodeTable(
         symbols=(
-            Symbol("T", 1, TOKENS),
+            Symbol("T", *tokens),
             Symbol("B", 1, SEQS),
             Symbol("K", 1, MOST_BLOCKS),
         ),

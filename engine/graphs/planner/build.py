@@ -13,20 +13,29 @@ import torch
 
 from vcc.engine.compile.cpu import constant_info, raw, reports
 from vcc.engine.compile.dump import Dump
-from vcc.engine.compile.ranges import Cut, Ranging, cut, merged_reports, run_passes
+from vcc.engine.compile.ranges import (
+    Cut,
+    RangePieces,
+    Ranging,
+    cut,
+    merged_reports,
+    ranges_info,
+    run_passes,
+)
 from vcc.engine.compile.source import step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events
-from vcc.engine.graphs.planner.content import GpuContent
+from vcc.engine.graphs.planner.content import GpuContent, StepContent
 from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.planner.golden import Goldens, make_goldens
-from vcc.engine.graphs.planner.join import Joined, join
+from vcc.engine.graphs.planner.join import Joined, Part, join_ranges
 from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
 from vcc.engine.graphs.planner.pieces import compile_piece
 from vcc.engine.graphs.planner.step import StepLimits
 from vcc.engine.graphs.planner.types import PlannedPiece
 from vcc.engine.graphs.program import Program
 from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.types import NodeTable
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.expressions import Tied
 from vcc.engine.monitor import Counters
@@ -35,6 +44,7 @@ from vcc.engine.ops.cuda.kernel import own_driver_floor
 from vcc.engine.ops.triton.registry import Facts
 from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
+from vcc.engine.ranged import range_name
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
@@ -43,7 +53,7 @@ from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.decoder import MOST_BLOCKS
 from vcc.engine.trace.trace import trace
-from vcc.engine.types import Pieces, Traced
+from vcc.engine.types import Traced
 
 COUNTED = ("traces", "passes", "pieces", "unique_pieces", "compiles")
 
@@ -88,11 +98,10 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
     traced, found = _cut(planning)
     planned = _compiled(planning, found)
     with planning.stage("plan"):
-        joined = _joined(planning, found.ranges[0].pieces, planned)
-        table = encode(joined.table)
+        joined = _joined(planning, found, planned)
     with planning.stage("golden"):
-        goldens = make_goldens(found.unique, planned, joined.table)
-    return _content(planning, traced.constants, found, joined, table, goldens)
+        goldens = make_goldens(found.unique, planned, _homes(found, joined))
+    return _content(planning, traced.constants, found, joined, goldens)
 
 
 def _cut(planning: Planning) -> tuple[Traced, Cut]:
@@ -170,7 +179,9 @@ def _read_dense(program: Program) -> set[str]:
     return dense
 
 
-def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPiece]) -> Joined:
+def _joined(
+    planning: Planning, found: Cut, planned: Mapping[str, PlannedPiece]
+) -> tuple[Joined, ...]:
     settled, source = planning.settled, planning.settled.request.source
     shape, decoder = step_shape(settled), source.kind == "decoder"
     facts = Facts(
@@ -181,10 +192,24 @@ def _joined(planning: Planning, pieces: Pieces, planned: Mapping[str, PlannedPie
         source.spec.vocab if decoder else 0,
         _own_writes(settled),
     )
-    limits = StepLimits(shape.max_tokens, shape.max_seqs, MOST_BLOCKS) if decoder else None
+    parts = [
+        Part(
+            one.pieces,
+            StepLimits(one.sizes.max, shape.max_seqs, MOST_BLOCKS, fewest=one.sizes.min)
+            if decoder
+            else None,
+        )
+        for one in found.ranges
+    ]
     bindings = bindings_of(source.spec) if decoder else {}
     tied = {name: one.name for name, one in bindings.items() if isinstance(one, Tied)}
-    return join(pieces, planned, facts, limits, tied, settled.request.jobs)
+    return join_ranges(parts, planned, facts, tied, settled.request.jobs)
+
+
+def _homes(found: Cut, joined: Sequence[Joined]) -> dict[str, NodeTable]:
+    """For each piece a table that runs it."""
+    pairs = zip(found.ranges, joined, strict=True)
+    return {piece.id: made.table for one, made in pairs for piece in one.pieces.unique}
 
 
 def _own_writes(settled: Settled) -> frozenset[str]:
@@ -198,29 +223,46 @@ def _content(
     planning: Planning,
     constants: Mapping[str, torch.Tensor],
     found: Cut,
-    joined: Joined,
-    table: bytes,
+    joined: Sequence[Joined],
     goldens: Goldens,
 ) -> GpuContent:
-    (whole,) = found.ranges
-    reported = merged_reports([whole.passed])
+    kernels = {digest: kernel for one in joined for digest, kernel in one.kernels.items()}
+    steps = tuple(map(_step, _names(found), found.ranges, joined))
     return GpuContent(
-        table=table,
-        cubins={digest: kernel.cubin for digest, kernel in joined.kernels.items()},
+        steps=steps,
+        cubins={digest: kernel.cubin for digest, kernel in kernels.items()},
         constants={name: raw(data) for name, data in constants.items()},
         goldens=goldens.blobs,
-        sources={digest: kernel.source for digest, kernel in joined.kernels.items()},
-        values=joined.values,
+        sources={digest: kernel.source for digest, kernel in kernels.items()},
         info={
             "constants": constant_info(constants),
-            "passes": reports(reported),
+            "passes": reports(merged_reports([one.passed for one in found.ranges])),
             "pieces": [{"id": p.id, "calls": found.calls[p.id]} for p in found.unique],
-            "table": figures(joined.table, table),
+            **_figures(found, joined, steps),
             "goldens": dict(goldens.said),
         },
         stages=dict(planning.stages),
         counters={name: planning.counters[name] for name in COUNTED},
         toolkit=toolkit(planning.profile),
-        driver=max(driver_floor(planning.profile), own_driver_floor(joined.kernels.values())),
-        calls=tuple(tuple(call.outs) for call in whole.pieces.program.calls),
+        driver=max(driver_floor(planning.profile), own_driver_floor(kernels.values())),
     )
+
+
+def _names(found: Cut) -> list[str]:
+    """The range of each table; of the only one nothing is said."""
+    several = len(found.ranges) > 1
+    return [range_name(one.sizes) if several else "" for one in found.ranges]
+
+
+def _step(sizes: str, one: RangePieces, joined: Joined) -> StepContent:
+    calls = tuple(tuple(call.outs) for call in one.pieces.program.calls)
+    return StepContent(sizes, encode(joined.table), joined.values, calls)
+
+
+def _figures(found: Cut, joined: Sequence[Joined], steps: Sequence[StepContent]) -> dict[str, Any]:
+    """Figures of the only table, or what each range has, with those of its table."""
+    tables = [figures(m.table, step.table) for m, step in zip(joined, steps, strict=True)]
+    ranges = ranges_info(found)
+    if not ranges:
+        return {"table": tables[0]}
+    return {"ranges": [{**one, "table": table} for one, table in zip(ranges, tables, strict=True)]}

@@ -58,20 +58,20 @@ class Goldens:
 
 
 def make_goldens(
-    pieces: Sequence[Piece], planned: Mapping[str, PlannedPiece], table: NodeTable
+    pieces: Sequence[Piece], planned: Mapping[str, PlannedPiece], tables: Mapping[str, NodeTable]
 ) -> Goldens:
     """The goldens of a build.
 
     Args:
         pieces: the unique ones.
         planned: their work, by id.
-        table: the step's, whose kernels compute matrix products.
+        tables: by piece that of a step that runs it, whose kernels compute matrix products.
     """
     blobs: dict[str, bytes] = {}
     said: dict[str, int | str] = {}
     with _one_thread():
         for piece in pieces:
-            made = _golden(piece, planned[piece.id], table)
+            made = _golden(piece, planned[piece.id], tables[piece.id])
             if isinstance(made, Skipped):
                 said[piece.id] = made.reason
             else:

@@ -1,4 +1,4 @@
-"""Pieces, operators, the loop's head and tail: one node table for all sizes of a step."""
+"""Pieces, operators, the loop's head and tail: a node table for all sizes, or one a range."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import add, largest
 from vcc.engine.graphs.planner.emit import Emitter, Places, variants_for
-from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct, pointers_of
+from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct
 from vcc.engine.graphs.planner.kernels import compile_specs
-from vcc.engine.graphs.planner.memory import Memory, lifetimes, pack, stacked
 from vcc.engine.graphs.planner.operators import advance, operator_of, sample, tensors_of
 from vcc.engine.graphs.planner.pieces import is_plain
+from vcc.engine.graphs.planner.regions import Drawn, lay_out
 from vcc.engine.graphs.planner.sources import ValuePlace
-from vcc.engine.graphs.planner.step import Step, StepLimits, step_of
+from vcc.engine.graphs.planner.step import Step, StepLimits, sharing_weights, step_of
 from vcc.engine.graphs.planner.types import PlannedPiece
 from vcc.engine.graphs.table.types import (
     NodeTable,
@@ -41,6 +40,14 @@ class Joined:
     values: Mapping[str, ValuePlace]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The step of one range: its program, and the limits of a decoder's (None: a plain module)."""
+
+    pieces: Pieces
+    limits: StepLimits | None = None
+
+
 def join(
     pieces: Pieces,
     planned: Mapping[str, PlannedPiece],
@@ -49,26 +56,47 @@ def join(
     tied: Mapping[str, str] | None = None,
     jobs: int = 0,
 ) -> Joined:
-    """Put a step together.
+    """Put a step together that is one table for all its sizes; see `join_ranges`."""
+    (joined,) = join_ranges((Part(pieces, limits),), planned, facts, tied, jobs)
+    return joined
+
+
+def join_ranges(
+    parts: Sequence[Part],
+    planned: Mapping[str, PlannedPiece],
+    facts: Facts,
+    tied: Mapping[str, str] | None = None,
+    jobs: int = 0,
+) -> tuple[Joined, ...]:
+    """Put a step together: a table for each range of sizes, all over the same memory.
 
     Args:
-        pieces: the program and its unique pieces.
-        planned: their work, by piece id.
+        parts: the ranges; a decoder's get the loop's head and tail.
+        planned: the work of their pieces, by piece id.
         facts: what the operators' kernels depend on.
-        limits: of a decoder, whose step gets the loop's head and tail; None for a plain module.
         tied: parameter to the parameter whose memory it shares.
         jobs: processes that compile kernels; 0 takes one a processor.
 
     Raises:
         CompileError: something that a node table cannot express; it is named.
     """
-    step = step_of(pieces.program, limits, tied or {})
-    flat = _flat(pieces, planned, facts, step, decodes=limits is not None)
-    _move_outputs(flat, pieces.program.outputs)
-    products = [node for node in flat.nodes if isinstance(node, FlatProduct)]
-    variants = _variants(products, facts)
-    compiled = compile_specs(_specs(flat.nodes, variants), facts.profile, jobs)
-    return _emitted(flat, step, pieces.program.outputs, variants, compiled)
+    steps = tuple(step_of(one.pieces.program, one.limits, tied or {}) for one in parts)
+    if len(steps) > 1:
+        steps = sharing_weights(steps)
+    flats = []
+    for one, step in zip(parts, steps, strict=True):
+        flat = _flat(one.pieces, planned, facts, step, decodes=one.limits is not None)
+        _move_outputs(flat, one.pieces.program.outputs)
+        flats.append(flat)
+    nodes = [node for flat in flats for node in flat.nodes]
+    variants = _variants([node for node in nodes if isinstance(node, FlatProduct)], facts)
+    compiled = compile_specs(_specs(nodes, variants), facts.profile, jobs)
+    drawn = [Drawn(s, f, _partials(f, variants, s)) for s, f in zip(steps, flats, strict=True)]
+    made = zip(drawn, parts, lay_out(drawn), strict=True)
+    return tuple(
+        _emitted(one, part.pieces.program.outputs, places, regions, variants, compiled)
+        for one, part, (places, regions) in made
+    )
 
 
 def _flat(
@@ -131,14 +159,14 @@ def _specs(nodes: Sequence[FlatNode], variants: Sequence[GemmVariant]) -> list[K
 
 
 def _emitted(
-    flat: Flat,
-    step: Step,
+    drawn: Drawn,
     outputs: Sequence[str],
+    places: Places,
+    regions: tuple[Region, ...],
     variants: Sequence[GemmVariant],
     compiled: Mapping[Any, CompiledKernel],
 ) -> Joined:
-    scratch = max((_scratch(n, variants, step.highs) for n in flat.nodes), default=0)
-    places, regions = _laid_out(flat, step, scratch)
+    flat, step = drawn.flat, drawn.step
     emitter = Emitter(places, compiled, step.highs)
     nodes = tuple(emitter.node(node) for node in flat.nodes)
     table = NodeTable(
@@ -170,50 +198,16 @@ def _values(flat: Flat, places: Places) -> dict[str, ValuePlace]:
     }
 
 
+def _partials(flat: Flat, variants: Sequence[GemmVariant], step: Step) -> int:
+    """Bytes of the partial products of a step."""
+    return max((_scratch(node, variants, step.highs) for node in flat.nodes), default=0)
+
+
 def _scratch(node: FlatNode, variants: Sequence[GemmVariant], highs: Mapping[str, int]) -> int:
     if not isinstance(node, FlatProduct):
         return 0
     own = [variant for variant in variants if variant.dtype == node.dtype]
     return gemm_scratch(own, node.n, node.k, "c" in node.operands, largest(node.m, highs))
-
-
-def _laid_out(flat: Flat, step: Step, scratch: int) -> tuple[Places, tuple[Region, ...]]:
-    """Offsets of all memory and the regions that hold it."""
-    offsets: dict[str, Expr] = {}
-    sizes: dict[RegionKind, Expr] = {}
-    for kind in (RegionKind.WEIGHTS, RegionKind.KV_CACHE, RegionKind.IO):
-        found, sizes[kind] = stacked(
-            [_fixed(m, step.highs) for m in _in_order(flat, step) if m.kind is kind]
-        )
-        offsets |= found
-    found, sizes[RegionKind.WORKSPACE] = pack(
-        lifetimes(
-            flat.memories,
-            [[p.memory for p in pointers_of(node)] for node in flat.nodes],
-            step.highs,
-        )
-    )
-    offsets |= found
-    sizes[RegionKind.SCRATCH] = scratch
-    kinds = [kind for kind, size in sizes.items() if size != 0]
-    regions = tuple(Region(kind, sizes[kind]) for kind in kinds)
-    return Places({k: i for i, k in enumerate(kinds)}, flat.memories, offsets), regions
-
-
-def _fixed(memory: Memory, highs: Mapping[str, int]) -> Memory:
-    """Inputs and outputs lie at the same place at every size: the host writes and reads there."""
-    if memory.kind is not RegionKind.IO:
-        return memory
-    return replace(memory, size=largest(memory.size, highs))
-
-
-def _in_order(flat: Flat, step: Step) -> list[Memory]:
-    """Memory as regions hold it: inputs before outputs, results of the step last."""
-    ranks = {Role.OUTPUT: 1, Role.STATE: 1}
-    return sorted(
-        flat.memories.values(),
-        key=lambda m: ranks.get(step.roles[m.name], 0) if m.name in step.roles else 2,
-    )
 
 
 def _tensors(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import checked, dense, rebuilt
@@ -36,11 +36,12 @@ SAMPLING: tuple[tuple[str, str, Role], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """The largest sizes of a decoder's step."""
+    """The largest sizes of a decoder's step; `fewest` tokens are its range's lowest."""
 
     tokens: int
     seqs: int
     blocks: int
+    fewest: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ def step_of(program: Program, limits: StepLimits | None, tied: Mapping[str, str]
         tied: parameter to the parameter whose memory it shares.
     """
     names = _names(program, limits)
-    values = {value.name: _located(value, names) for value in program.values}
+    sizes: dict[str, Expr] = {**names}
+    sizes |= {symbol.name: symbol.low for symbol in program.symbols if symbol.low == symbol.high}
+    values = {value.name: _located(value, sizes) for value in program.values}
     memories: dict[str, Memory] = {}
     roles: dict[str, Role] = {}
     homes = {value.target: value.name for value in program.values if value.role == "weight"}
@@ -98,6 +101,37 @@ def step_of(program: Program, limits: StepLimits | None, tied: Mapping[str, str]
             roles[name] = role
     targets = {value.name: value.target for value in program.values}
     return Step(_symbols(program, limits, names), values, memories, roles, targets)
+
+
+def sharing_weights(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps of several ranges, each with the weights and constants of all, in one order.
+
+    Passes may leave a weight out of one range that another one reads: their tables share memory, so
+    every table names all of it.
+    """
+    shared = [(name, one) for one in steps for name in one.roles if _is_weight(one.roles[name])]
+    owners: dict[str, Step] = {}
+    for name, one in shared:
+        owners.setdefault(name, one)
+    return tuple(_with_weights(one, owners) for one in steps)
+
+
+def _is_weight(role: Role) -> bool:
+    return role in (Role.WEIGHT, Role.CONSTANT)
+
+
+def _with_weights(step: Step, owners: Mapping[str, Step]) -> Step:
+    memories = {n: one.memories[n] for n, one in owners.items() if n in one.memories}
+    kinds = {name: one.roles[name] for name, one in owners.items()}
+    values = {name: one.values[name] for name, one in owners.items()}
+    targets = {name: one.targets[name] for name, one in owners.items()}
+    return replace(
+        step,
+        values={**values, **step.values},
+        memories={**memories, **step.memories},
+        roles={**kinds, **step.roles},
+        targets={**targets, **step.targets},
+    )
 
 
 KINDS: Mapping[str, tuple[RegionKind, Role]] = {
@@ -123,10 +157,10 @@ def _symbols(
 ) -> tuple[Symbol, ...]:
     if limits is None:
         return tuple(Symbol(names[s.name], s.low, s.high) for s in program.symbols)
-    highs = {"T": limits.tokens, "B": limits.seqs, "K": limits.blocks}
-    return tuple(Symbol(name, 1, high) for name, high in highs.items())
+    tokens = Symbol("T", limits.fewest, limits.tokens)
+    return tokens, Symbol("B", 1, limits.seqs), Symbol("K", 1, limits.blocks)
 
 
-def _located(value: Value, names: Mapping[str, str]) -> Located:
-    shape: tuple[Expr, ...] = tuple(rebuilt(size, names) for size in value.shape)
+def _located(value: Value, sizes: Mapping[str, Expr]) -> Located:
+    shape: tuple[Expr, ...] = tuple(rebuilt(size, sizes) for size in value.shape)
     return Located(value.name, Geometry(value.dtype, shape, dense(shape)))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vcc.engine.runtime.batch import StepLimits
+from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
@@ -18,6 +19,7 @@ from vcc.engine.runtime.player.handle import DecodeCall, Mode, Parts, PlayerHand
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.sampling import write_sampling, write_tokens
 from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.player.tables import StepTable
 from vcc.engine.runtime.turn import Turn
 
 AHEAD = 1
@@ -38,22 +40,24 @@ class _State:
 
 
 class Decoding:
-    """The decode loop of one player. It shares the player's turn: one user at a time."""
+    """The decode loop of a step's tables. It shares the step's turn: one user at a time.
+
+    `longest` is the most steps of a run.
+    """
 
     def __init__(
         self,
-        handle: PlayerHandle,
-        layout: Layout,
+        tables: Sequence[StepTable],
         limits: StepLimits,
         shapes: StepShapes,
         stat: GraphStat,
         turn: Turn,
     ) -> None:
-        self._handle, self._layout, self._limits = handle, layout, limits
+        self._tables, self._limits = tables, limits
         self._shapes, self._stat, self._turn = shapes, stat, turn
         self._state = _State()
         self.gaps: list[int] = []
-        self.longest = layout.ring[1]
+        self.longest = min(one.layout.ring[1] for one in tables)
 
     def forget(self) -> None:
         """Something else changed the device's inputs: the next run sends all of them."""
@@ -88,12 +92,14 @@ class Decoding:
         shape = self._shapes.of(decision, count, count, uniform=True)
         if shape.tokens != shape.seqs:  # padded beyond the most sequences
             shape = Shape(Mode.PLAIN, count, count, Parts.UNIFORM)
-        call = self._call(shape, rows, min(steps, self.longest), finish)
-        loop = _Loop(self._handle, shape, call)
+        table = chosen(self._tables, shape.tokens)
+        decision = with_code(decision, table, self._tables)
+        call = self._call(table, shape, rows, min(steps, self.longest), finish)
+        loop = _Loop(table.handle, shape, call)
         seen, tokens = 0, np.zeros(count, np.int32)
         try:
             for row in loop.visible():
-                tokens = self._layout.tokens()[row, :count].copy()
+                tokens = table.layout.tokens()[row, :count].copy()
                 seen += 1
                 yield tokens
         finally:
@@ -106,10 +112,12 @@ class Decoding:
             else:
                 self.forget()
 
-    def _call(self, shape: Shape, rows: Sequence[DecodeRow], steps: int, finish: int) -> DecodeCall:
-        slot = self._handle.slot()
+    def _call(
+        self, table: StepTable, shape: Shape, rows: Sequence[DecodeRow], steps: int, finish: int
+    ) -> DecodeCall:
+        slot = table.handle.slot()
         changed = self._changed(shape, rows)
-        self._write(slot, shape, rows, whole=changed is None)
+        self._write(table.layout, slot, shape, rows, whole=changed is None)
         stops = [sorted(row.stops) for row in rows]
         return DecodeCall(
             rows=len(rows),
@@ -134,8 +142,10 @@ class Decoding:
         found: Int32Array = np.flatnonzero((blocks != state.blocks).any(axis=1)).astype(np.int32)
         return found
 
-    def _write(self, slot: int, shape: Shape, rows: Sequence[DecodeRow], *, whole: bool) -> None:
-        layout, count, seqs = self._layout, len(rows), shape.seqs
+    def _write(
+        self, layout: Layout, slot: int, shape: Shape, rows: Sequence[DecodeRow], *, whole: bool
+    ) -> None:
+        count, seqs = len(rows), shape.seqs
         table = layout.array(slot, "block_table").reshape(-1, self._limits.max_blocks_per_seq)
         table[:count] = [row.blocks for row in rows]
         if not whole:

@@ -31,8 +31,8 @@ class Gemms(Protocol):
     def report(self) -> GemmReport:
         """What there is; `trouble` may come later."""
 
-    def start(self, graphs: Sequence[Shape]) -> None:
-        """Begin to bring entries, in the order in which these graphs need them."""
+    def start(self, graphs: Sequence[Sequence[Shape]]) -> None:
+        """Begin to bring entries, in the order in which these graphs of each player need them."""
 
     def wait(self) -> None:
         """Until all have come."""
@@ -47,7 +47,7 @@ class NoGemms:
     def __init__(self, report: GemmReport) -> None:
         self.report = report
 
-    def start(self, graphs: Sequence[Shape]) -> None:
+    def start(self, graphs: Sequence[Sequence[Shape]]) -> None:
         """Nothing."""
 
     def wait(self) -> None:
@@ -58,20 +58,20 @@ class NoGemms:
 
 
 def offer_gemms(
-    handle: PlayerHandle,
+    handles: Sequence[PlayerHandle],
     device: Device,
     site: Path | None,
     sizes: Sequence[int],
     *,
     unsigned: bool = True,
 ) -> Gemms:
-    """Offer a player what the site's store holds for its products.
+    """Offer the players of an artifact's tables what the site's store holds for their products.
 
     Nothing of the store is needed: without it the table's own kernels compute everything, so a
     store that cannot be read costs a note.
 
     Args:
-        handle: the player, not placed yet.
+        handles: the players, not placed yet; the first one's memory serves all.
         device: whose model the entries are for.
         site: root of the store; None where the settings say.
         sizes: rows of the graphs that will be built.
@@ -87,6 +87,6 @@ def offer_gemms(
         with collector_paused():
             from vcc.engine.runtime.player.stored_gemms import offer_stored
 
-            return offer_stored(handle, device, root, sizes)
+            return offer_stored(handles, device, root, sizes)
     except VccError as error:
         return NoGemms(GemmReport(0, 0, trouble=str(error)))

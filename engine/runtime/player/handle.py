@@ -131,9 +131,10 @@ class PlayerHandle(GemmCalls):
         self._handle = C.vcc_player_create(arena, table, len(table))
 
     def beside(self, table: bytes) -> PlayerHandle:
-        """A player of another table over this one's memory and modules; this one is placed.
+        """A player of another table over this one's memory and modules.
 
-        For recorded tables, of which each is one size: place it with the same numbers.
+        For tables of other sizes of the same step. This one is placed first, and then that one with
+        the same numbers.
         """
         made = object.__new__(PlayerHandle)
         made._handle = C.vcc_player_create_beside(self._handle, table, len(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 from vcc.cache.errors import DeviceError, IntegrityError
 from vcc.engine.arena import Arena
+from vcc.engine.graphs.blob_names import STEP
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.expressions import Binding
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.beside import Beside
+from vcc.engine.runtime.player.boot_golden import check_some, has_goldens, import_goldens
 from vcc.engine.runtime.player.collector import collector_paused
 from vcc.engine.runtime.player.device import Device, open_device
 from vcc.engine.runtime.player.gemms import Gemms, offer_gemms
@@ -24,7 +26,15 @@ from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout, WeightPlace
 from vcc.engine.runtime.player.memory import check_room, choose_blocks
 from vcc.engine.runtime.player.shapes import StepShapes
-from vcc.engine.runtime.player.step_check import check_range
+from vcc.engine.runtime.player.tables import (
+    OpenTable,
+    build_graphs,
+    by_table,
+    check_tables,
+    open_tables,
+    place_tables,
+    table_ranges,
+)
 from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
 
@@ -34,18 +44,17 @@ if TYPE_CHECKING:
     from vcc.engine.runtime.player.recorded import RecordedRunner
     from vcc.engine.runtime.player.runner import PlayerRunner
 
-TABLE = "table/step"
 CUBIN = "cubin/"
 CONSTANT = "constant/"
 
 SLOTS = 4
 RING = 256
 THREADS = 2
-"""Input slots, rows of decode tokens, and threads that build graphs behind the first one."""
+"""Input slots, rows of decode tokens, and threads of a table that build graphs behind the first."""
 
 
 def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
-    """A runner over the artifact's node table.
+    """A runner over the artifact's node tables.
 
     Raises:
         Damaged, IntegrityError: a blob or the table is not what was published.
@@ -53,26 +62,30 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             memory.
         ModelError: the weights do not fit.
     """
-    if boot.golden != "off" and _has_goldens(boot):
-        threading.Thread(target=_import_goldens, name="vcc-golden", daemon=True).start()
+    if boot.golden != "off" and has_goldens(boot):
+        threading.Thread(target=import_goldens, name="vcc-golden", daemon=True).start()
     with boot.ledger.phase("context"):
         device = open_device()
         boot.ledger.add_beside("context", device.seconds)
         check_device(device, boot.loaded.manifest)
-    if TABLE not in boot.loaded.manifest.blobs:
+    if not any(name.startswith(STEP) for name in boot.loaded.manifest.blobs):
         from vcc.engine.runtime.player.load_recorded import load_recorded
 
         return load_recorded(boot, device)
     with boot.ledger.phase("verify"):
-        blobs = _blobs(boot)
+        ranges = table_ranges(boot.loaded.manifest)
+        blobs = _blobs(boot, ranges)
     with (
         collector_paused(),
         ExitStack() as failed,
     ):  # a boot that fails gives everything back at once
         with boot.ledger.phase("modules"):
             arena = failed.enter_context(Arena(device.ordinal))
-            handle = PlayerHandle(arena.handle, blobs[TABLE])
-            failed.callback(handle.close)
+            tables = []
+            for one in open_tables(arena.handle, ranges, blobs):
+                failed.callback(one.handle.close)
+                tables.append(one)
+            handle = tables[0].handle
         with boot.ledger.phase("weights"):
             weights = _begin_weights(boot, device, arena, handle, blobs)
             failed.callback(weights.wait)  # it must not outlive the memory it writes
@@ -81,13 +94,14 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
             failed.callback(modules.wait)
         with boot.ledger.phase("gemms"):
             sizes = boot.settings.compilation.capture_sizes or ()
-            gemms = offer_gemms(handle, device, boot.site, sizes, unsigned=boot.unsigned)
+            handles = [one.handle for one in tables]
+            gemms = offer_gemms(handles, device, boot.site, sizes, unsigned=boot.unsigned)
             failed.callback(gemms.close)
         with boot.ledger.phase("modules"):
             boot.counters.add("restores", modules.result())
         with boot.ledger.phase("golden"):
-            _check_goldens(boot, handle)
-        runner = _placed(boot, device, arena, handle, weights, gemms)
+            check_some(boot, handle)
+        runner = _placed(boot, device, arena, tables, weights, gemms)
         failed.pop_all()
     return runner
 
@@ -133,52 +147,30 @@ def _begin_weights(
     return _Weights(placing, Beside(refill, "vcc-weights"), refill)
 
 
-def _has_goldens(boot: Boot) -> bool:
-    return any(name.startswith("golden/") for name in boot.loaded.manifest.blobs)
-
-
-def _import_goldens() -> None:
-    """Beside the opening of the device: numpy's generators alone take longer than a check."""
-    import numpy.random  # noqa: F401
-
-    import vcc.engine.runtime.player.golden  # noqa: F401
-
-
-def _check_goldens(boot: Boot, handle: PlayerHandle) -> None:
-    if boot.golden == "off":
-        return
-    checked = 0
-    if _has_goldens(boot):
-        from vcc.engine.runtime.player.golden import check_goldens
-
-        checked = check_goldens(boot.loaded, handle, boot.golden)
-    said = boot.loaded.manifest.info.get("goldens")
-    lacking = (
-        [why for why in said.values() if isinstance(why, str)] if isinstance(said, dict) else []
-    )
-    if lacking and (boot.golden == "all" or not checked):
-        boot.events.note(
-            f"golden: {checked} checked, {len(lacking)} pieces have none: {lacking[0]}"
-        )
-
-
 def _placed(
-    boot: Boot, device: Device, arena: Arena, handle: PlayerHandle, weights: _Weights, gemms: Gemms
+    boot: Boot,
+    device: Device,
+    arena: Arena,
+    opened: Sequence[OpenTable],
+    weights: _Weights,
+    gemms: Gemms,
 ) -> PlayerRunner:
     dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
     expected = len(boot.settings.lengths)
     with boot.ledger.phase("gemms"):
         graphs, _ = StepShapes(dispatcher, boot.settings.max_seqs, True).graphs(expected)
-        gemms.start(graphs)
+        gemms.start(by_table(opened, graphs))
         boot.events.note(str(gemms.report))
     with boot.ledger.phase("memory"):
         free = weights.placing.result().bytes + arena.available()
-        blocks = choose_blocks(handle, free, boot.settings)
-        handle.place(blocks.reserved, blocks.mapped, SLOTS, RING)
-        layout = Layout.read(handle.describe())
-    shapes = StepShapes(dispatcher, boot.settings.max_seqs, layout.samples)
+        blocks = choose_blocks(opened[0].handle, free, boot.settings)
+        tables = place_tables(opened, (blocks.reserved, blocks.mapped), SLOTS, RING)
+    limits = _limits(boot, tables[0].layout, blocks.mapped)
+    check_tables(tables, limits)
+    samples = all(one.layout.samples for one in tables)
+    shapes = StepShapes(dispatcher, boot.settings.max_seqs, samples)
     with boot.ledger.phase("graphs"):
-        handle.build(*shapes.graphs(expected), THREADS)
+        build_graphs(tables, *shapes.graphs(expected), THREADS)
     with boot.ledger.phase("import"):  # beside the upload too
         from vcc.engine.runtime.graph_stat import GraphStat
         from vcc.engine.runtime.player.runner import PlayerParts, PlayerRunner
@@ -191,10 +183,8 @@ def _placed(
     )
     if gemms.report.trouble:
         boot.events.note(str(gemms.report))
-    limits = _limits(boot, layout, blocks.mapped)
     parts = PlayerParts(
-        *(device, handle, layout, limits, shapes, GraphStat(), arena),
-        graphs=shapes.count(layout.segments[0]),
+        *(device, tables, limits, shapes, GraphStat(), arena),
         refill=weights.refill,
         gemms=gemms,
     )
@@ -228,11 +218,9 @@ def check_device(device: Device, manifest: Manifest) -> None:
         )
 
 
-def _blobs(boot: Boot) -> dict[str, bytes]:
+def _blobs(boot: Boot, tables: Collection[str]) -> dict[str, bytes]:
     names = boot.loaded.manifest.blobs
-    wanted = [name for name in names if name == TABLE or name.startswith((CUBIN, CONSTANT))]
-    if TABLE not in wanted:
-        raise IntegrityError("the artifact has no node table", f"there is no blob {TABLE}")
+    wanted = [name for name in names if name in tables or name.startswith((CUBIN, CONSTANT))]
     for name in wanted:
         if name.startswith(CUBIN) and names[name].digest.hex != name.removeprefix(CUBIN):
             raise IntegrityError(f"blob {name[:80]} is another file than its name says")
@@ -279,7 +267,7 @@ def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
     from vcc.engine.runtime.batch import StepLimits
 
     settings, logits = boot.settings, layout.tensor("logits")
-    limits = StepLimits(
+    return StepLimits(
         max_tokens=settings.model.max_num_batched_tokens or 1,
         max_seqs=settings.max_seqs,
         block_size=settings.block_size,
@@ -288,5 +276,3 @@ def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
         max_model_len=settings.model.max_model_len or 1,
         vocab=logits.shape[-1] if logits.shape else 0,
     )
-    check_range(layout, limits)
-    return limits

@@ -26,6 +26,7 @@ from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, PlayerHandle, Read, Shape
 from vcc.engine.runtime.player.layout import NUMPY, Layout
 from vcc.engine.runtime.player.step_check import check_step
+from vcc.engine.runtime.player.tables import SlotArrays
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
 
@@ -124,7 +125,7 @@ def _place_one(
     layout = Layout.read(handle.describe())
     check_step(layout, {"T": recorded.tokens, "B": recorded.seqs, "K": blocks}, limits)
     writers = tuple(
-        StepInputs(_Slot(layout, slot), _sized(limits, recorded))
+        StepInputs(SlotArrays(layout, slot), _sized(limits, recorded))
         for slot in range(len(layout.slots))
     )
     handle.build([recorded.shape], 1, THREADS)
@@ -232,15 +233,3 @@ class RecordedRunner:
 
 def _sized(limits: StepLimits, recorded: Recorded) -> StepLimits:
     return replace(limits, max_tokens=recorded.tokens, max_seqs=recorded.seqs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """An input slot as `StepInputs` sees it."""
-
-    layout: Layout
-    index: int
-
-    def array(self, name: str) -> npt.NDArray[Any]:
-        """An input's memory, flat."""
-        return self.layout.array(self.index, name)

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from vcc.engine.graphs.table.layout import DTYPE_NAMES, DTYPES
 from vcc.engine.native import memory_at
 from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.descriptors import Dispatch
 from vcc.engine.runtime.device_steps import SampleRow
 from vcc.engine.runtime.graph_stat import GraphStat
-from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.buffers import IoBuffer
 from vcc.engine.runtime.player.decode import Decoding
@@ -36,6 +36,7 @@ from vcc.engine.runtime.player.handle import (
 from vcc.engine.runtime.player.layout import NUMPY, Layout
 from vcc.engine.runtime.player.sampling import write_sampling
 from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.player.tables import StepTable
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
 
@@ -44,20 +45,38 @@ from vcc.engine.runtime.wrapper import CaptureGate
 class PlayerParts:
     """What a runner is made of.
 
-    `graphs` is how many were declared; `refill` copies the weights to the device again; `gemms`
-    are the matrix products of the site's store, which may still be on their way.
+    `tables` has one for each range of tokens, the one whose memory all share first; `refill` copies
+    the weights to the device again; `gemms` are the matrix products of the site's store, which may
+    still be on their way.
     """
 
     device: Device
-    handle: PlayerHandle
-    layout: Layout
+    tables: tuple[StepTable, ...]
     limits: StepLimits
     shapes: StepShapes
     stat: GraphStat
     arena: Any
-    graphs: int
     refill: Callable[[], object] = lambda: None
     gemms: Gemms = field(default_factory=lambda: NoGemms(GemmReport(0, 0)))
+
+    @property
+    def handle(self) -> PlayerHandle:
+        """The player whose memory all share."""
+        return self.tables[0].handle
+
+    @property
+    def layout(self) -> Layout:
+        """Where its tensors lie; inputs at the largest sizes of all."""
+        return self.tables[0].layout
+
+    def table(self, tokens: int) -> StepTable:
+        """What runs a step of so many tokens, padding included."""
+        return self.tables[0] if len(self.tables) == 1 else chosen(self.tables, tokens)
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that are declared."""
+        return self.shapes.count(lambda tokens: self.table(tokens).layout.segments[0])
 
 
 class PlayerRunner:
@@ -75,26 +94,23 @@ class PlayerRunner:
     def __init__(self, parts: PlayerParts) -> None:
         self.limits, self.stat = parts.limits, parts.stat
         self.mode = parts.shapes.dispatcher.mode
-        self.samples = parts.layout.samples
+        self.samples = all(one.layout.samples for one in parts.tables)
         self.arena = parts.arena
         self.lacking = parts.gemms.report.lacking
         self._parts = parts
         self._turn = Turn()
-        self._inputs = [
-            StepInputs(_Slot(parts.layout, index), parts.limits)
-            for index in range(len(parts.layout.slots))
-        ]
+        self._inputs = {one.handle: one.writers(parts.limits) for one in parts.tables}
         self._logits = parts.layout.tensor("logits")
         self._decoding: Decoding | None = None
         # What nobody uses any more goes back to the device; an ending process does not wait.
-        weakref.finalize(self, _close, parts.gemms, parts.handle, parts.arena).atexit = False
+        weakref.finalize(self, _close, parts.gemms, parts.tables, parts.arena).atexit = False
 
     @property
     def gate(self) -> CaptureGate:
         """How many graphs there are (some may still be under way), and how often one ran."""
-        counts = self._parts.handle.graphs()
+        counts = graph_counts(self._parts.tables)
         made = counts.graphs if counts.failed else self._parts.graphs
-        launched = self._parts.handle.stats()["graph_launches"]
+        launched = sum(one.handle.stats()["graph_launches"] for one in self._parts.tables)
         return CaptureGate(open=False, captures=made, replays=launched)
 
     def capture_all(self) -> None:
@@ -102,7 +118,7 @@ class PlayerRunner:
 
     def wait_graphs(self) -> GraphCounts:
         """Until every declared graph is built."""
-        return self._parts.handle.graphs(wait=True)
+        return graph_counts(self._parts.tables, wait=True)
 
     def step(self, batch: StepBatch) -> npt.NDArray[np.floating[Any]]:
         """Run one step.
@@ -116,8 +132,8 @@ class PlayerRunner:
             GraphError: memory of the step sleeps or was discarded.
         """
         with self._turn.taken():
-            decision, shape, slot = self._prepare(batch)
-            address = self._run(shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
+            decision, shape, table, slot = self._prepare(batch)
+            address = self._run(table, shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
             self.stat.record(batch.tokens, decision, batch.seqs)
             return self._as_numpy(address, batch.seqs)
 
@@ -132,26 +148,27 @@ class PlayerRunner:
             int32 [B]; errors as `step`.
         """
         with self._turn.taken():
-            decision, shape, slot = self._prepare(batch)
-            write_sampling(self._parts.layout, slot, rows, shape.seqs)
+            decision, shape, table, slot = self._prepare(batch)
+            write_sampling(table.layout, slot, rows, shape.seqs)
             sampled = Shape(shape.mode, shape.tokens, shape.seqs, shape.parts | Parts.SAMPLE)
             inputs = Inputs.STEP | Inputs.SAMPLING
-            self._run(sampled, batch.seqs, slot, inputs, Read.TOKENS)
+            self._run(table, sampled, batch.seqs, slot, inputs, Read.TOKENS)
             self.stat.record(batch.tokens, decision, batch.seqs)
-            tokens: Int32Array = self._parts.layout.tokens()[0, : batch.seqs].copy()
+            tokens: Int32Array = table.layout.tokens()[0, : batch.seqs].copy()
             return tokens
 
     def graph_list(self) -> list[dict[str, object]]:
         """The graphs there are, once all have come; a piecewise one is a graph for each piece."""
-        pieces = self._parts.layout.segments[0]
-        counts = self._parts.handle.graphs(wait=True)
+        parts, counts = self._parts, self.wait_graphs()
         return [
             {
                 "mode": shape.mode.name.lower(),
                 "tokens": shape.tokens,
                 "seqs": shape.seqs,
                 "uniform": Parts.UNIFORM in shape.parts,
-                "graphs": pieces if shape.mode is Mode.PIECEWISE else 1,
+                "graphs": parts.table(shape.tokens).layout.segments[0]
+                if shape.mode is Mode.PIECEWISE
+                else 1,
                 "built": counts.ready == counts.wanted,
             }
             for shape in sorted(self._parts.shapes.graphs(0)[0])
@@ -163,7 +180,7 @@ class PlayerRunner:
         sizes = {(shape.tokens, shape.seqs) for shape in self._parts.shapes.graphs(0)[0]}
         found: Counter[tuple[tuple[str, object], ...]] = Counter()
         for tokens, seqs in sorted(sizes):
-            for one in self._parts.handle.gemms(tokens, seqs):
+            for one in self._parts.table(tokens).handle.gemms(tokens, seqs):
                 named = {**one, "dtype": DTYPE_NAMES[one["dtype"]]}
                 found[tuple((name, value) for name, value in named.items() if name != "node")] += 1
         return [{**dict(product), "count": count} for product, count in found.items()]
@@ -174,7 +191,7 @@ class PlayerRunner:
         if self._decoding is None:
             parts = self._parts
             self._decoding = Decoding(
-                parts.handle, parts.layout, parts.limits, parts.shapes, parts.stat, self._turn
+                parts.tables, parts.limits, parts.shapes, parts.stat, self._turn
             )
         return self._decoding
 
@@ -188,7 +205,7 @@ class PlayerRunner:
 
     @property
     def player(self) -> PlayerHandle:
-        """The native player."""
+        """The native player, of the first table where there are several."""
         return self._parts.handle
 
     def reload(self) -> None:
@@ -204,19 +221,23 @@ class PlayerRunner:
 
     def close(self) -> None:
         """Give all device memory back."""
-        _close(self._parts.gemms, self._parts.handle, self._parts.arena)
+        _close(self._parts.gemms, self._parts.tables, self._parts.arena)
 
-    def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, int]:
-        decision = self._parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
-        shape = self._parts.shapes.of(decision, batch.tokens, batch.seqs, uniform=batch.uniform)
-        slot = self._parts.handle.slot()
-        self._inputs[slot].write(batch, shape.tokens, shape.seqs)
-        return decision, shape, slot
+    def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, StepTable, int]:
+        parts = self._parts
+        decision = parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
+        shape = parts.shapes.of(decision, batch.tokens, batch.seqs, uniform=batch.uniform)
+        table = parts.table(shape.tokens)
+        slot = table.handle.slot()
+        self._inputs[table.handle][slot].write(batch, shape.tokens, shape.seqs)
+        return with_code(decision, table, parts.tables), shape, table, slot
 
-    def _run(self, shape: Shape, rows: int, slot: int, inputs: Inputs, read: Read) -> int:
+    def _run(
+        self, table: StepTable, shape: Shape, rows: int, slot: int, inputs: Inputs, read: Read
+    ) -> int:
         if self._decoding is not None:
             self._decoding.forget()
-        return self._parts.handle.step(shape, rows, slot, inputs, read)
+        return table.handle.step(shape, rows, slot, inputs, read)
 
     def _as_numpy(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
         width, dtype = self._logits.shape[1], self._logits.dtype
@@ -227,19 +248,20 @@ class PlayerRunner:
         return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
 
 
-def _close(gemms: Gemms, handle: PlayerHandle, arena: Any) -> None:
+def _close(gemms: Gemms, tables: Sequence[StepTable], arena: Any) -> None:
     gemms.close()
-    handle.close()
+    for one in reversed(tables):  # the one whose memory it is last
+        one.handle.close()
     arena.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """An input slot as `StepInputs` sees it."""
-
-    layout: Layout
-    index: int
-
-    def array(self, name: str) -> npt.NDArray[Any]:
-        """An input's memory, flat."""
-        return self.layout.array(self.index, name)
+def graph_counts(tables: Sequence[StepTable], *, wait: bool = False) -> GraphCounts:
+    """How far the graphs of all tables are; `wait` until all are built."""
+    each = [one.handle.graphs(wait=wait) for one in tables]
+    return GraphCounts(
+        wanted=sum(one.wanted for one in each),
+        ready=sum(one.ready for one in each),
+        failed=sum(one.failed for one in each),
+        graphs=sum(one.graphs for one in each),
+        failure=next((one.failure for one in each if one.failed), ""),
+    )

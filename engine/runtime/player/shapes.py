@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from vcc.engine.config.modes import GraphMode
@@ -68,10 +68,11 @@ class StepShapes:
         rest = [shape for shape in wanted if shape not in hot]
         return (*hot, *sorted(rest, key=_when_used)), len(hot)
 
-    def count(self, pieces: int) -> int:
-        """Graphs that are declared, for a step of so many pieces."""
+    def count(self, pieces: Callable[[int], int]) -> int:
+        """Graphs that are declared; `pieces` of a step of so many tokens."""
         keys = self.dispatcher.keys
-        return len(keys(GraphMode.FULL)) + pieces * len(keys(GraphMode.PIECEWISE))
+        full = len(keys(GraphMode.FULL))
+        return full + sum(pieces(key.tokens) for key in keys(GraphMode.PIECEWISE))
 
     def _graphs(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> tuple[Shape, ...]:
         parts = Parts.UNIFORM if key.uniform else Parts.NONE

@@ -32,17 +32,46 @@ def check_step(layout: Layout, sizes: Mapping[str, int], limits: StepLimits) -> 
     _check_tensors(layout, sizes["T"], sizes["B"], limits)
 
 
-def check_range(layout: Layout, limits: StepLimits) -> None:
-    """Refuse a table of all sizes that does not hold every step within the limits.
+def check_range(
+    layout: Layout, limits: StepLimits, tokens: tuple[int, int], *, exact: bool = False
+) -> None:
+    """Refuse a table of a range of sizes that does not hold every step of it.
+
+    Args:
+        layout: of the table.
+        limits: of the model.
+        tokens: the fewest and the most tokens of its steps.
+        exact: these are all that it may say.
 
     Raises:
         IntegrityError: with the size or the tensor that is wrong.
     """
-    most = {"T": limits.max_tokens, "B": limits.max_seqs}
-    found = {name: layout.symbols.get(name, (1, 0)) for name in most}
-    if any(low > 1 or high < most[name] for name, (low, high) in found.items()):
-        raise _wrong(f"its sizes are {_shown(layout.symbols)}, the artifact's limits are {most}")
+    wanted = {"T": tokens, "B": (1, limits.max_seqs)}
+    found = {name: layout.symbols.get(name, (1, 0)) for name in wanted}
+    short = any(found[n][0] > low or found[n][1] < high for n, (low, high) in wanted.items())
+    if short or (exact and found["T"] != tokens):
+        said = _shown(layout.symbols)
+        raise _wrong(f"its sizes are {said}, the artifact's limits are {_shown(wanted)}")
     _check_tensors(layout, found["T"][1], found["B"][1], limits)
+
+
+def check_shared(first: Layout, other: Layout) -> None:
+    """Refuse tables of one artifact that do not mean the same memory by the same names.
+
+    Raises:
+        IntegrityError: with the tensor.
+    """
+    names = {**first.tensors, **other.tensors}
+    for name in names:
+        one, two = first.tensors.get(name), other.tensors.get(name)
+        if one is None or two is None or _place(one) != _place(two):
+            raise _wrong(f"{name[:60]} lies elsewhere in the table of another range")
+
+
+def _place(one: Tensor) -> tuple[object, ...]:
+    """What is equal in all ranges; the rows of inputs are the range's own."""
+    rows = () if one.role == "input" else one.shape
+    return (one.role, one.dtype, one.target, one.address, rows)
 
 
 def _check_tensors(layout: Layout, tokens: int, sequences: int, limits: StepLimits) -> None:

@@ -39,27 +39,33 @@ FIRST, BATCH = 1, 24
 
 
 def offer_stored(
-    handle: PlayerHandle, device: Device, root: Path, sizes: Sequence[int]
-) -> StoredGemms:
+    handles: Sequence[PlayerHandle], device: Device, root: Path, sizes: Sequence[int]
+) -> TableGemms:
     """As `gemms.offer_gemms`, where there is a store.
 
     Raises:
         StorageError, Unsafe: it cannot be read.
     """
     recordings = Recordings.read(root, Gpu.of_info(device.info()))
-    products = Products.told(handle.products())
-    wanted = products.rows(rows_of(sizes, max(products.gemms.values(), default=1)))
+    told = [handle.products() for handle in handles]
+    products = Products.told(*told)
+    counts = rows_of((*sizes, *products.ends), max(products.gemms.values(), default=1))
+    wanted = products.rows(counts)
     sources = recordings.sources(frozenset(wanted))
     routes = _routes(recordings, products)
-    offered = [product for product in wanted if product in sources]
-    needed = handle.offer_gemms(
-        [_offer(product, sources[product], routes.get(product, 0)) for product in offered]
-    )
+    each, used = [], set[Product]()
+    for handle, text in zip(handles, told, strict=True):
+        offered = [one for one in Products.told(text).rows(counts) if one in sources]
+        needed = handle.offer_gemms(
+            [_offer(product, sources[product], routes.get(product, 0)) for product in offered]
+        )
+        used.update(offered[number] for number in needed)
+        each.append(StoredGemms(handle, recordings, [sources[one] for one in offered], needed))
     # After a failed self-test nothing is tried again.
     sound = all(test.passed for test in recordings.self_tests().values())
-    lacking = sound and len(offered) < len(wanted)
-    report = GemmReport(len(offered), len(routes), len(needed), lacking=lacking)
-    return StoredGemms(handle, recordings, [sources[one] for one in offered], needed, report)
+    here = sum(one in sources for one in wanted)
+    report = GemmReport(here, len(routes), len(used), lacking=sound and here < len(wanted))
+    return TableGemms(each, report)
 
 
 def _routes(recordings: Recordings, products: Products) -> dict[Product, int]:
@@ -78,15 +84,56 @@ def _offer(product: Product, sources: Sequence[Source], route: int) -> Offer:
     return Offer(m, (n, k, DTYPE_NAMES.index(dtype), int(has_c)), route, workspace)
 
 
+class TableGemms:
+    """Entries on their way to the players of an artifact's tables.
+
+    Args:
+        each: those of each player.
+        report: what there is.
+    """
+
+    def __init__(self, each: Sequence[StoredGemms], report: GemmReport) -> None:
+        self._each, self._report = each, report
+
+    @property
+    def report(self) -> GemmReport:
+        """What there is, and what went wrong so far."""
+        trouble = next((one.trouble for one in self._each if one.trouble), "")
+        return replace(self._report, trouble=trouble)
+
+    def start(self, graphs: Sequence[Sequence[Shape]]) -> None:
+        """Begin to bring entries; the players may be placed and used meanwhile.
+
+        Args:
+            graphs: of each player, in the order in which they will be built; entries come in this
+                order too.
+        """
+        for one, some in zip(self._each, graphs, strict=True):
+            one.start(some)
+
+    def wait(self) -> None:
+        """Until all have come."""
+        for one in self._each:
+            one.wait()
+
+    def close(self) -> None:
+        """Bring no more, and wait for the threads."""
+        for one in self._each:
+            one.stop()
+        self.wait()
+
+
 class StoredGemms:
-    """Entries on their way.
+    """Entries on their way to one player.
 
     Args:
         handle: the player that was offered them.
         recordings: where they are.
         sources: of each offer.
         needed: offers that some step may take.
-        report: what there is.
+
+    Attributes:
+        trouble: why some did not come, once the others have.
     """
 
     def __init__(
@@ -95,20 +142,15 @@ class StoredGemms:
         recordings: Recordings,
         sources: Sequence[Sequence[Source]],
         needed: Sequence[int],
-        report: GemmReport,
     ) -> None:
-        self.report = report
+        self.trouble = ""
         self._handle, self._recordings = handle, recordings
         self._sources, self._needed = sources, needed
         self._stopped = threading.Event()
         self._thread: Beside[None] | None = None
 
     def start(self, graphs: Sequence[Shape]) -> None:
-        """Begin to bring entries; the player may be placed and used meanwhile.
-
-        Args:
-            graphs: in the order in which they will be built; entries come in this order too.
-        """
+        """Begin to bring entries, in the order in which these graphs need them."""
         self._thread = Beside(lambda: self._bring_all(graphs), "vcc-gemms")
 
     def wait(self) -> None:
@@ -116,10 +158,9 @@ class StoredGemms:
         if self._thread is not None:
             self._thread.wait()
 
-    def close(self) -> None:
-        """Bring no more, and wait for the thread."""
+    def stop(self) -> None:
+        """Bring no more after what is on its way."""
         self._stopped.set()
-        self.wait()
 
     def _bring_all(self, graphs: Sequence[Shape]) -> None:
         trouble = ""
@@ -138,7 +179,7 @@ class StoredGemms:
                 trouble = trouble or str(error)
             finally:
                 self._finish()
-                self.report = replace(self.report, trouble=trouble or reader.trouble)
+                self.trouble = trouble or reader.trouble
 
     def _finish(self) -> None:
         with suppress(UsageError):  # the player is closed already

@@ -69,8 +69,8 @@ def built(loaded: Any, blobs: Mapping[str, bytes], site: Path, threads: int) -> 
     weights = Beside(handle.place_weights, "vcc-place")  # as a boot does, and the next line too
     modules = Beside(partial(add_cubins, handle, blobs), "vcc-modules")
     sizes = settings.compilation.capture_sizes or ()
-    gemms = offer_gemms(handle, device, site, sizes)
-    gemms.start(wanted)
+    gemms = offer_gemms([handle], device, site, sizes)
+    gemms.start([wanted])
     clock.mark("gemms")
     modules.result()
     clock.mark("modules")

@@ -132,6 +132,7 @@ def test_options_of_inductor_mean_nothing_to_the_eager_back_end(mode: CompileMod
         resolved(mode, CPU, backend=Backend.EAGER, inductor_config=options)
 
 
-def test_ranges_for_a_gpu_are_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="one node table for all sizes"):
-        resolved(VCC, CUDA, compile_ranges=(8,))
+@pytest.mark.parametrize("platform", Platform)
+def test_ranges_and_exact_sizes_are_for_every_platform(platform: Platform) -> None:
+    found = resolved(VCC, platform, compile_ranges=(32, 8), compile_sizes=(16,)).config
+    assert (found.compile_ranges, found.compile_sizes) == ((8, 32), (16,))

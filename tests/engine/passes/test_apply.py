@@ -18,10 +18,12 @@ from vcc.engine.config.modes import Dtype
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, PassConfig
+from vcc.engine.ops.register import load_ops
 from vcc.engine.passes.apply import PASSES, apply, enabled, range_ends, unmatched
 from vcc.engine.passes.base import Gate, Outcome, Pass, PassContext, define
 from vcc.engine.passes.rewrite import call
 from vcc.engine.passes.version import RULES
+from vcc.engine.torch_shim.nodes import is_registered
 from vcc.engine.types import Traced
 
 ALL_ON = PassConfig(**{item.name: True for item in fields(PassConfig)})
@@ -206,12 +208,32 @@ def counts(graph: GraphModule, context: PassContext) -> Outcome:
 def test_f7_ranges_end_where_gates_do() -> None:
     """F7: what runs up to a limit gets a range of its own, so that it fires below."""
     one = Pass("gated", counts, "0", gate=Gate(min_tokens=9, max_tokens=64))
-    assert range_ends([one]) == (8, 64)
+    assert range_ends([one], PassContext()) == (8, 64)
     fired = [
         apply(graph(), [one], PassContext(tokens=tokens)).reports[0].matches
         for tokens in ((1, 8), (9, 64), (65, 128))
     ]
     assert fired == [0, 7, 0]
+
+
+def test_f7_a_pass_that_is_skipped_at_every_size_asks_for_no_range() -> None:
+    gate = Gate(max_tokens=64, targets=("cuda",), dtypes=(Dtype.BF16,))
+    one = Pass("gated", counts, "0", gate=gate)
+    there = PassContext(target=Target.parse("sm_90"), dtype=Dtype.BF16)
+    assert range_ends([one], there) == (64,)
+    assert range_ends([one], replace(there, dtype=Dtype.FP32)) == ()
+    assert range_ends([one], replace(there, target=Target.parse("cpu"))) == ()
+    needy = replace(one, needs=("toy::nowhere",))
+    assert range_ends([needy], there) == ()
+
+
+def test_rules_say_which_operators_nothing_implements_yet() -> None:
+    load_ops()
+    lacking = {
+        one.name: next((name for name in one.needs if not is_registered(name)), "")
+        for one in PASSES
+    }
+    assert {rule.name: rule.missing_op for rule in PASS_RULES} == lacking
 
 
 def test_a_pass_is_skipped_where_an_operator_of_its_result_does_not_exist() -> None:

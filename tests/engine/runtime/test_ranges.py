@@ -13,19 +13,24 @@ from support.stores import manifest_of
 
 from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
+from vcc.engine.config.modes import GraphMode
 from vcc.engine.config.sizes import token_ranges
 from vcc.engine.config.types import DimRange
 from vcc.engine.graphs.program import Program, Symbol, encode
-from vcc.engine.runtime.ranges import chosen, read_programs
+from vcc.engine.runtime.by_size import chosen, with_code
+from vcc.engine.runtime.descriptors import BatchDescriptor, Dispatch
+from vcc.engine.runtime.ranges import read_programs
 
 
 def program(low: int, high: int) -> Program:
     return msgspec.structs.replace(chain([4, 2]), symbols=[Symbol("T", low, high, "x", 0)])
 
 
-def loaded(**programs: tuple[int, int]) -> Loaded:
-    blobs = {name.replace("_", "-"): encode(program(*r)) for name, r in programs.items()}
-    return Loaded.of(manifest_of(), {f"program/{k[1:]}": v for k, v in blobs.items()})
+def loaded(listed: list[str] | None = None, **programs: tuple[int, int]) -> Loaded:
+    """Programs by name; the manifest lists them, or what is given."""
+    blobs = {name[1:].replace("_", "-"): encode(program(*r)) for name, r in programs.items()}
+    info = {"ranges": [{"sizes": name} for name in (blobs if listed is None else listed)]}
+    return Loaded.of(manifest_of(info=info), {f"program/{k}": v for k, v in blobs.items()})
 
 
 def read(**programs: tuple[int, int]) -> list[tuple[int, int]]:
@@ -49,13 +54,44 @@ def test_ranges_come_before_exact_sizes() -> None:
         ({"p1_8": (1, 9)}, "of other sizes"),
         ({"p01_8": (1, 8)}, "names no range"),
         ({"px": (1, 8)}, "names no range"),
+        ({"p8_1": (1, 8)}, "names no range"),
+        ({"p1_8": (1, 8), "p8_64": (8, 64)}, "two programs for sizes 8 to 8"),
+        ({"p1_64": (1, 64), "p4_8": (4, 8)}, "two programs for sizes 4 to 8"),
     ],
 )
-def test_a_gap_and_a_wrong_name_are_refused(
+def test_gaps_overlaps_and_wrong_names_are_refused(
     programs: dict[str, tuple[int, int]], word: str
 ) -> None:
     with pytest.raises(IntegrityError, match=word):
         read(**programs)
+
+
+@pytest.mark.parametrize("listed", [[], ["1-8"], ["1-8", "9-64", "16-16"], ["x"]])
+def test_ranges_that_are_not_those_of_the_manifest_are_refused(listed: list[str]) -> None:
+    found = loaded(listed, p1_8=(1, 8), p9_64=(9, 64))
+    with pytest.raises(IntegrityError, match="not those of its manifest"):
+        read_programs(found, lambda symbol: True)
+
+
+def test_a_program_for_every_size_beside_one_for_some_is_refused() -> None:
+    blobs = {"program": encode(program(1, 64)), "program/1-64": encode(program(1, 64))}
+    both = Loaded.of(manifest_of(info={"ranges": [{"sizes": "1-64"}]}), blobs)
+    with pytest.raises(IntegrityError, match="a program for every size"):
+        read_programs(both, lambda symbol: True)
+
+
+def test_a_range_of_one_size_is_no_exact_one() -> None:
+    assert read(p1_1=(1, 1), p2_64=(2, 64), p9_9=(9, 9)) == [(1, 1), (2, 64), (9, 9)]
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [((1, 8), "exact size; code for 1 to 8 tokens"), ((4, 4), "for 4 tokens")]
+)
+def test_a_reason_names_the_code_where_there_are_several(code: tuple[int, int], said: str) -> None:
+    decision = Dispatch(GraphMode.FULL, BatchDescriptor(4), "exact size")
+    assert with_code(decision, Code(1, 8), [Code(1, 8)]) is decision
+    found = with_code(decision, Code(*code), [Code(1, 8), Code(4, 4)])
+    assert found.reason.endswith(said)
 
 
 @dataclass(frozen=True)

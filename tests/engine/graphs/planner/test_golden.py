@@ -87,7 +87,8 @@ def test_their_tables_compute_the_references(exact: GpuContent, tmp_path: Path) 
 def test_large_arguments_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_golden, "BUDGET", 0)
     pieces = decoder_pieces("llama", 1).unique
-    made = make_goldens(pieces, dict.fromkeys(piece.id for piece in pieces), NodeTable())
+    ids = [piece.id for piece in pieces]
+    made = make_goldens(pieces, dict.fromkeys(ids), dict.fromkeys(ids, NodeTable()))
     assert not made.blobs
     assert made.said.keys() == {piece.id for piece in pieces}
     assert all("MiB, more than 0" in str(why) for why in made.said.values())

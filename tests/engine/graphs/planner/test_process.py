@@ -16,21 +16,23 @@ from support.cuda_child import SM_90
 from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError
 from vcc.engine.events import NullEvents
 from vcc.engine.graphs.planner import process
-from vcc.engine.graphs.planner.content import GpuContent, read, write
+from vcc.engine.graphs.planner.content import GpuContent, StepContent, read, write
 from vcc.engine.graphs.planner.sources import KernelSource, ValuePlace
 
+VALUES = {"q": ValuePlace(1, ["*", 4, "T"], "float32", ("T", 8), (8, 1))}
 CONTENT = GpuContent(
-    table=b"table",
+    steps=(
+        StepContent("1-8", b"table", VALUES, (("q",), ())),
+        StepContent("4-4", b"exact", VALUES, (("q",),)),
+    ),
     cubins={"ab" * 32: b"cubin"},
     constants={"inv_freq": b"\0" * 8, "rope/cos": b"\1"},
     sources={"ab" * 32: KernelSource("ab" * 32, "f", "m", "", (("x", "*bf16"),), {"N": 1})},
-    values={"q": ValuePlace(1, ["*", 4, "T"], "float32", ("T", 8), (8, 1))},
     info={"table": {"bytes": 5}},
     stages={"trace": 0.5},
     counters={"traces": 1},
     toolkit="12.8",
     driver=12000,
-    calls=(("q",), ()),
 )
 
 
@@ -158,5 +160,6 @@ def test_content_survives_its_folder(tmp_path: Path) -> None:
     write(CONTENT, tmp_path)
     assert read(tmp_path) == CONTENT
     assert list(CONTENT.blobs()) == [
-        *("table/step", f"cubin/{'ab' * 32}", "constant/inv_freq", "constant/rope/cos"),
+        *("table/step/1-8", "table/step/4-4"),
+        *(f"cubin/{'ab' * 32}", "constant/inv_freq", "constant/rope/cos"),
     ]
