@@ -132,7 +132,7 @@ def _reuse(build: Build, keys: BuildKeys, entry: Entry) -> Built | None:
             raise
         build.events.note(f"artifact {entry.artifact[:12]} cannot be reused: {error}")
         return None
-    if _same_request(loaded, build.settled):
+    if _same_request(loaded, build.settled) and keys.same_plan(loaded.manifest):
         return Built(loaded, entry, reused=True)
     return _publish_again(build, loaded, blobs)
 

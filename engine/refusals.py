@@ -16,6 +16,7 @@ from vcc.engine.config.inductor_options import check_level
 from vcc.engine.config.modes import Backend, Platform
 from vcc.engine.config.op_names import bare_name
 from vcc.engine.models.bindings import check_number
+from vcc.engine.models.traced_keys import check_traced
 from vcc.engine.ops.backends import BACKENDS
 from vcc.engine.request import Settled
 
@@ -34,6 +35,7 @@ def check_request(settled: Settled) -> None:
     request = settled.request
     if request.source.kind == "decoder":
         check_number(request.source.spec)
+    check_traced(request.source, recorded=settled.resolved.artifact.needs_gpu)
     known = own_operators()
     for name in _cuts(settled, own=True):
         if bare_name(name) not in known:

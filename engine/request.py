@@ -140,7 +140,7 @@ def settle(request: BuildRequest) -> Settled:
     check_parallel(request.parallel, _experts(request.source))
     model = resolve_model(
         request.model,
-        positions=_positions(request.source.config),
+        positions=_positions(request.source),
         usual=_usual(request.source),
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
@@ -234,8 +234,10 @@ def _entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> dict[s
     return dict(pairs) if level is None else dict(pairs) | {"config.level": level}
 
 
-def _positions(config: Mapping[str, object]) -> int:
-    found = config.get("max_position_embeddings")
+def _positions(source: Source) -> int:
+    found = source.config.get("max_position_embeddings")
+    if source.kind == "decoder" and found is None:  # under another name, or left out
+        return source.spec.max_positions
     return found if isinstance(found, int) and found > 0 else DEFAULT_POSITIONS
 
 

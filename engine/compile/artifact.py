@@ -18,8 +18,8 @@ from vcc.engine.config.plain import plain
 from vcc.engine.config.resolved import Reason
 from vcc.engine.config.types import CompilationConfig
 from vcc.engine.config.uncut import without_cuts
-from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.factory import LiveRef
+from vcc.engine.models.traced_keys import binding_info, is_traced
 from vcc.engine.op_routes import op_routes
 from vcc.engine.request import Settled, request_pairs
 
@@ -121,10 +121,8 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         "constants": {},
         **made.info,
     }
-    if source.kind == "decoder":
-        bindings = bindings_of(source.spec, source.tensors)
-        info["bindings"] = {name: str(binding) for name, binding in bindings.items()}
-    else:
+    info |= binding_info(source)
+    if source.kind != "decoder":
         info["inputs"] = [str(shape) for shape in source.shapes]
         if isinstance(source.factory, LiveRef):
             info |= source.factory.held.told
@@ -141,5 +139,11 @@ def replan(manifest: Manifest, settled: Settled) -> Manifest:
         plan_key=pairs(plan_entries(settled)),
         title=title_of(settled, manifest.info),
         created=int(time.time()),
-        info={**manifest.info, **_said_of_config(settled, manifest.info)},
+        info={**manifest.info, **_said_of_config(settled, manifest.info), **_bound_anew(settled)},
     )
+
+
+def _bound_anew(settled: Settled) -> dict[str, Any]:
+    """Bindings of a model whose code does not say what its tensors are called."""
+    source = settled.request.source
+    return binding_info(source) if is_traced(source) else {}

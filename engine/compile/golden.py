@@ -26,6 +26,9 @@ LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
 SIZES = (5, 3, 2, 4)
 """Sizes of the first symbols of a golden: small, and different from each other."""
 
+FEWEST = 2
+"""Values of an index in the smallest table: token types are 0 or 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -63,13 +66,17 @@ def _drawn(piece: Piece) -> tuple[Golden, list[torch.Tensor]] | Skipped:
     sizes = sizes_of(piece)
     specs = tuple(_argument(spec, sizes) for spec in piece.arguments)
     below = min(sizes.values(), default=2)
-    arguments = draw_arguments(piece.id, specs, below)
-    try:
-        references = _eager_fp32(piece, arguments)
-        bounds = tuple(_bounds(piece, arguments, references))
-    except Exception as error:
-        return Skipped(f"the model itself refuses drawn arguments: {str(error).strip()[:200]}")
-    return Golden(specs, below, references, bounds), arguments
+    refusals = []
+    for limit in dict.fromkeys((below, FEWEST)):  # small tables have indices of their own
+        arguments = draw_arguments(piece.id, specs, limit)
+        try:
+            references = _eager_fp32(piece, arguments)
+            bounds = tuple(_bounds(piece, arguments, references))
+        except Exception as error:
+            refusals.append(str(error).strip()[:200])
+            continue
+        return Golden(specs, limit, references, bounds), arguments
+    return Skipped(f"the model itself refuses drawn arguments: {refusals[0]}")
 
 
 def sizes_of(piece: Piece) -> dict[str, int]:

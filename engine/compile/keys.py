@@ -16,6 +16,7 @@ from vcc.engine.config.artifacts import Content, Loader
 from vcc.engine.config.inductor_options import build_options, option_pairs
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.modes import Platform
+from vcc.engine.models.traced_keys import traced_code, traced_layout
 from vcc.engine.op_routes import check_granted
 from vcc.engine.op_routes import key_entries as op_entries
 from vcc.engine.request import Settled
@@ -102,6 +103,7 @@ def code_entries(settled: Settled, compiler: Compiler | None) -> dict[str, str]:
         **dict(key_entries(settled.resolved.config, "code")),
         **dict(key_entries(request.parallel, "code")),
         **_toolchain(settled),
+        **traced_code(request.source),
     }
     if compiler is not None:
         entries["compiler"] = f"{compiler.name} {compiler.version}"
@@ -152,6 +154,7 @@ def plan_entries(settled: Settled) -> dict[str, str]:
         **dict(key_entries(settled.model, "plan")),
         **dict(key_entries(settled.resolved.config, "plan")),
         **dict(key_entries(settled.request.parallel, "plan")),
+        **traced_layout(settled.request.source),
     }
 
 

@@ -6,9 +6,11 @@ from vcc.cache.errors import UsageError
 from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
+from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
+from vcc.engine.trace.checkpoint_forward import forward_trace
 from vcc.engine.trace.decoder import StepShape, decoder_trace
 from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import TraceRequest
@@ -26,6 +28,8 @@ def trace_request(settled: Settled) -> TraceRequest:
         return decoder_trace(source.spec, dtype, op_choice(settled), step_shape(settled))
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
+    if isinstance(source.factory, CheckpointRef):
+        return forward_trace(source.factory, source.shapes, dtype)
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
     return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
 

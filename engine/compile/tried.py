@@ -15,10 +15,12 @@ from vcc.engine.compile.building import Build
 from vcc.engine.compile.source import torch_name
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
+from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.shapes import InputShape
 from vcc.engine.runtime.module_loader import forward_of
 from vcc.engine.torch_shim.fake import as_fake, fake_mode, needs_data
+from vcc.engine.trace.checkpoint_forward import forward_trace
 
 
 def try_module(build: Build, factory: FactoryRef) -> None:

@@ -21,6 +21,7 @@ from vcc.engine.models.config_fields import (
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_ropes import HeadShape
 from vcc.engine.models.remote_code import brings_code
+from vcc.engine.models.traced_spec import traced_of
 
 __all__ = ["ARCHITECTURES", "REFUSED", "Architecture", "DecoderSpec", "spec_of"]
 
@@ -40,6 +41,9 @@ def spec_of(config: Config) -> DecoderSpec:
         ModelError: the architecture, quantisation or a setting is not supported, or a size is
             missing or contradictory.
     """
+    traced = traced_of(config, known={*ARCHITECTURES, *REFUSED})
+    if traced is not None:
+        return traced
     name = _architecture_name(config)
     _refuse_quantised(config)
     row = ARCHITECTURES[name]
@@ -88,7 +92,7 @@ def _architecture_name(config: Config) -> str:
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str) and name in ARCHITECTURES:
         return name
-    supported = f"supported: {', '.join(ARCHITECTURES)}"
+    supported = f"built in: {', '.join(ARCHITECTURES)}; others as transformers has them"
     if not isinstance(name, str):
         raise ModelError("config.json names no architecture", "`architectures` is empty", supported)
     why = f"it uses {REFUSED[name]}" if name in REFUSED else "no decoder for it is built in"

@@ -14,6 +14,7 @@ from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.expressions import Binding, FromTensor, Tied, parse
 from vcc.engine.models.layer_weights import layer_weights, stacked_in
 from vcc.engine.models.tensor_info import Shape, TensorInfo
+from vcc.engine.models.traced_spec import TracedSpec
 
 __all__ = [
     "EMBED",
@@ -21,6 +22,7 @@ __all__ = [
     "Binding",
     "bindings_of",
     "check",
+    "check_bytes",
     "check_number",
     "expected_tensors",
     "laid_out",
@@ -47,6 +49,10 @@ def bindings_of(
     Raises:
         ModelError: config and weights disagree.
     """
+    if isinstance(spec, TracedSpec):
+        from vcc.engine.models.transformers.bound import traced_bindings  # with torch
+
+        return traced_bindings(spec, tensors)
     if tensors is not None:
         check(spec, tensors)
     return dict(_bindings(spec))
@@ -58,7 +64,13 @@ def check_number(spec: DecoderSpec) -> None:
     Raises:
         ModelError: with how many layers there are and how many could be.
     """
-    size = sum(len(name) + len(str(binding)) + _QUOTES for name, binding in _bindings(spec))
+    if not isinstance(spec, TracedSpec):  # whose bindings are known when it is made
+        check_bytes(spec, dict(_bindings(spec)))
+
+
+def check_bytes(spec: DecoderSpec, bindings: Mapping[str, Binding]) -> None:
+    """Refuse bindings that no manifest can hold; errors as `check_number`."""
+    size = sum(len(name) + len(str(binding)) + _QUOTES for name, binding in bindings.items())
     if size > MOST_BYTES:
         raise ModelError(
             f"{spec.layers} layers are too many for one artifact",
@@ -82,7 +94,12 @@ def laid_out(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> DecoderSpe
 
 
 def expected_tensors(spec: DecoderSpec) -> Mapping[str, Shape]:
-    """Name and shape of every tensor that a checkpoint of this decoder must hold."""
+    """Name and shape of every tensor that a checkpoint of this decoder must hold.
+
+    Of a decoder of `transformers` none: its model knows them, which is made by the build.
+    """
+    if isinstance(spec, TracedSpec):
+        return {}
     expected = {EMBED: (spec.vocab, spec.hidden), "model.norm.weight": (spec.hidden,)}
     if not spec.tied:
         expected[HEAD] = (spec.vocab, spec.hidden)
@@ -98,6 +115,8 @@ def check(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
     Raises:
         ModelError: with the first five differences.
     """
+    if isinstance(spec, TracedSpec):
+        return  # the build holds them against the model
     differences = list(_differences(spec, tensors))
     if not differences:
         return

@@ -14,6 +14,7 @@ from vcc.engine.models.constants import constants_of
 from vcc.engine.models.feed_forward import feed_forward
 from vcc.engine.models.layer_ropes import NO_ROPE
 from vcc.engine.models.linear import Linear
+from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.layers import RMSNorm, RotaryEmbedding
 
@@ -208,6 +209,19 @@ class Decoder(nn.Module):
         if not cap:
             return logits
         return (torch.tanh(logits.float() / cap) * cap).to(logits.dtype)
+
+
+def empty_decoder(spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice | None = None) -> Decoder:
+    """A decoder without memory for its weights, which `assign` gives it; arguments as `Decoder`.
+
+    Of a spec that `transformers` defines it is a `TracedDecoder`, which is called in the same way.
+    """
+    if isinstance(spec, TracedSpec):
+        from vcc.engine.models.transformers.step import TracedDecoder  # with transformers
+
+        return cast(Decoder, TracedDecoder(spec, dtype, ops))
+    with torch.device("meta"):
+        return Decoder(spec, dtype, ops)
 
 
 def _cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:

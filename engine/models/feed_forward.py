@@ -63,7 +63,7 @@ class SparseMlp(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [T, hidden] -> [T, hidden]."""
-        ops = _kernels(self.on_gpu)
+        ops = expert_kernels(self.on_gpu)
         weights, ids = ops.topk_softmax(self.router(x), self.top_k, self.renormalise)
         found = ops.moe_experts(x, self.experts.gate_up, self.experts.down, weights, ids)
         if self.shared is None or self.shared_gate is None:
@@ -78,7 +78,7 @@ def feed_forward(spec: DecoderSpec, index: int, ops: OpChoice) -> nn.Module:
     return Mlp(spec, ops, spec.intermediate, spec.mlp_bias)
 
 
-def _kernels(on_gpu: bool) -> Any:
+def expert_kernels(on_gpu: bool) -> Any:
     """On a GPU the Triton kernels, each a launch of the piece; Triton is imported by a build."""
     if not on_gpu:
         return torch.ops.vcc

@@ -11,6 +11,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.bindings import check, expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
+from vcc.engine.models.checkpoint_forward import checkpoint_ref, forward_name
 from vcc.engine.models.json_file import read_json
 from vcc.engine.models.remote_code import remote_code
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
@@ -50,6 +51,8 @@ def read_directory(place: Path, weights: str | None, trusted: bool = False) -> H
         ModelError: something is missing, in part here, unsupported or contradictory.
     """
     config = _config(place)
+    if forward_name(config) is not None:
+        return _forward(config, place, weights, trusted)
     spec = spec_of(config)
     code = remote_code(config, place, trusted)
     if weights == NO_WEIGHTS:
@@ -67,6 +70,22 @@ def read_directory(place: Path, weights: str | None, trusted: bool = False) -> H
         tensors,
         tokenizer if tokenizer.is_file() else None,
         code,
+    )
+
+
+def _forward(
+    config: Mapping[str, Any], place: Path, weights: str | None, trusted: bool
+) -> HfDirectory:
+    """An encoder or a vision model: its build holds the tensors against the model."""
+    checkpoint_ref(config)
+    none = weights == NO_WEIGHTS
+    tokenizer = place / "tokenizer.json"
+    return HfDirectory(
+        config,
+        {},
+        {} if none else tensors_in(place if weights is None else weights_place(weights)),
+        tokenizer if tokenizer.is_file() else None,
+        remote_code(config, place, trusted),
     )
 
 

@@ -23,16 +23,20 @@ from vcc.cache.key import Key, canonical_value
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.models.bindings import expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
+from vcc.engine.models.checkpoint_forward import checkpoint_ref, default_shapes, forward_name
 from vcc.engine.models.hf_directory import (
     NO_WEIGHTS,
+    HfDirectory,
     declared_dtype,
     read_directory,
     weights_place,
 )
 from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
+from vcc.engine.models.module_entries import module_entries
 from vcc.engine.models.remote_code import code_digest
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
+from vcc.engine.models.traced_spec import TracedSpec, traced_entries
 
 if TYPE_CHECKING:
     from vcc.engine.models.factory import FactoryRef
@@ -91,6 +95,11 @@ class Source:
         return replace(self, length=tokens or 0)
 
     @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a plain forward whose config and weights are in a directory."""
+        return self.kind == "module" and self.directory is not None
+
+    @property
     def has_weights(self) -> bool:
         """Whether tensor data is at hand."""
         return any(info.file is not None for info in self.tensors.values())
@@ -113,7 +122,7 @@ class Source:
         run on the real checkpoint ask for the same. A module is known by its source files.
         """
         if self.kind == "module":
-            return Key((("model.kind", self.kind), *_module_entries(self)))
+            return Key((("model.kind", self.kind), *module_entries(self)))
         entries = _decoder_entries(self.for_length(0).spec)
         if self.code:
             entries += (("model.remote_code", code_digest(self.code)),)
@@ -151,15 +160,14 @@ def open_source(
         raise ModelError(f"no model at {name[:40]}…", "the name is too long", _FORMS)
     if _FACTORY.fullmatch(name) and not place.exists():
         return _module(name, shapes, weights)
-    if shapes:
-        raise ModelError("--shape goes with module:factory only", f"{name} fixes its own inputs")
     if name == "demo":
-        return _decoder(name, _demo(), weights)
+        return _in_directory(name, _demo(), shapes, weights)
     if place.is_dir():
-        return _decoder(name, place, weights, trusted=trust_remote_code)
+        return _in_directory(name, place, shapes, weights, trusted=trust_remote_code)
     if HUB_ID.fullmatch(name) and not place.exists():
         found = _on_hub(name, revision, hub or hub_place(), wants_weights=weights is None)
-        return _decoder(name, found.directory, weights, found.commit, trust_remote_code)
+        told = (shapes, weights, found.commit, trust_remote_code)
+        return _in_directory(name, found.directory, *told)
     raise _missing(name, place)
 
 
@@ -173,16 +181,33 @@ def check_weights(source: Source) -> None:
         )
 
 
-def _decoder(
+def _in_directory(
     name: str,
     place: Path,
+    shapes: Sequence[str],
     weights: str | None,
     revision: str | None = None,
     trusted: bool = False,
 ) -> Source:
     found = read_directory(place, weights, trusted)
+    if forward_name(found.config) is None:
+        if shapes:
+            raise ModelError("--shape goes with plain forwards only", f"{name} has its own inputs")
+        return _source("decoder", name, place, found, revision)
+    source = _source("module", name, place, found, revision)
+    declared = parse_shapes(shapes) or default_shapes(found.config)
+    return replace(source, factory=checkpoint_ref(found.config), shapes=declared)
+
+
+def _source(
+    kind: Literal["decoder", "module"],
+    name: str,
+    place: Path,
+    found: HfDirectory,
+    revision: str | None,
+) -> Source:
     return Source(
-        kind="decoder",
+        kind=kind,
         name=name,
         directory=place,
         revision=revision,
@@ -233,6 +258,8 @@ def _missing(name: str, place: Path) -> ModelError:
 
 
 def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
+    if isinstance(spec, TracedSpec):
+        return traced_entries(spec)
     plain = {
         entry.name: getattr(spec, entry.name)
         for entry in fields(spec)
@@ -251,12 +278,3 @@ def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
 
 def _flat(label: str, value: Any) -> dict[str, Any]:
     return {f"{label}.{entry.name}": getattr(value, entry.name) for entry in fields(value)}
-
-
-def _module_entries(source: Source) -> tuple[tuple[str, str], ...]:
-    return (
-        ("model.factory", str(source.factory)),
-        *((f"model.shape.{shape.name}", str(shape)) for shape in source.shapes),
-        *((f"model.code.{module}", digest) for module, digest in source.code),
-        *((f"model.{label}", text) for label, text in source.state),
-    )

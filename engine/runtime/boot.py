@@ -14,6 +14,7 @@ from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.events import Events
 from vcc.engine.models.source import Source, check_weights
+from vcc.engine.models.traced_keys import check_layout
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.runtime.batch import StepRunner
 from vcc.engine.runtime.graph_stat import GraphStat
@@ -175,6 +176,7 @@ def boot(
         ModelError: the weights are missing or do not fit.
     """
     check_weights(source)
+    check_layout(source, loaded.manifest.info)
     loader = _loader(loaded)
     settings = boot_settings(loaded.manifest, lengths, kv_memory)
     if loader is Loader.PLAYER:
@@ -211,6 +213,9 @@ def boot_module(
     events: Events,
 ) -> BootedModule:
     """Make the forward of a factory's module; arguments and errors as `boot`."""
+    if source.is_checkpoint:
+        check_weights(source)
+        check_layout(source, loaded.manifest.info)
     loader = _loader(loaded)
     if loader not in MODULE_LOADERS:
         raise UsageError(

@@ -14,7 +14,7 @@ from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, Value
 from vcc.engine.graphs.segments import EagerSegments
 from vcc.engine.models.architectures import DecoderSpec
-from vcc.engine.models.decoder import Decoder
+from vcc.engine.models.decoder import Decoder, empty_decoder
 from vcc.engine.ops.choice import OpChoice, choice_of
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
@@ -70,8 +70,7 @@ def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
     dtype = boot.settings.model.dtype
     if dtype is None:
         raise IntegrityError("the manifest has no dtype")
-    with torch.device("meta"):
-        module = Decoder(spec, DTYPES[dtype.torch_name], _choice(boot))
+    module = empty_decoder(spec, DTYPES[dtype.torch_name], _choice(boot))
     return module.assign(parameters(boot))
 
 

@@ -12,7 +12,8 @@ from vcc.cache.errors import IntegrityError, MissingArtifact, ModelError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.models.build_module import build_module
-from vcc.engine.models.expressions import FromTensor
+from vcc.engine.models.checkpoint_forward import CheckpointRef
+from vcc.engine.models.expressions import FromTensor, parse
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner, RangedForward, RangeRunner
@@ -107,6 +108,12 @@ def _dtype(boot: Boot) -> torch.dtype:
 def _module(boot: Boot) -> torch.nn.Module:
     if boot.source.factory is None:
         raise ModelError(f"{boot.source.name} names no factory")
+    if isinstance(boot.source.factory, CheckpointRef):
+        from vcc.engine.models.transformers.forward import forward_module  # eager modes only
+
+        names = [shape.name for shape in boot.source.shapes]
+        made = forward_module(boot.source.factory, _dtype(boot), names)
+        return made.assign(_bound(boot))
     module = build_module(boot.source.factory).to(_dtype(boot))
     if boot.source.tensors:
         own = module.state_dict()
@@ -129,6 +136,19 @@ def _from_file(boot: Boot, names: list[str]) -> dict[str, torch.Tensor]:
     return load_weights(bindings, boot.source.tensors, _dtype(boot))[0]
 
 
+def _bound(boot: Boot) -> dict[str, torch.Tensor]:
+    """Weights of a model in a directory, by the artifact's bindings."""
+    texts = boot.loaded.manifest.info.get("bindings")
+    if not isinstance(texts, dict):
+        raise IntegrityError("the manifest has no bindings")
+    bindings = {name: parse(text) for name, text in texts.items()}
+    weights, ledger = load_weights(bindings, boot.source.tensors, _dtype(boot))
+    boot.events.note(
+        f"weights: {ledger.bytes_viewed} bytes viewed in place, {ledger.bytes_copied} copied"
+    )
+    return weights
+
+
 def state_of(boot: Boot) -> dict[str, torch.Tensor]:
     """The module's state: from a safetensors file when one is given, else what the factory makes.
 
@@ -142,7 +162,9 @@ def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
     """From a safetensors file when one is given, else those that the factory makes."""
     values = program.of_role("weight")
     names = [value.target for value in values]
-    if boot.source.tensors:
+    if boot.source.is_checkpoint:
+        found = _bound(boot)
+    elif boot.source.tensors:
         found = _from_file(boot, names)
     else:
         module = _module(boot)

@@ -11,6 +11,7 @@ import torch
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
 from vcc.engine.models.decoder import Decoder
+from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.torch_shim.fake import fake_mode
 from vcc.engine.trace.trace import Axis, TraceRequest
@@ -60,16 +61,36 @@ def decoder_trace(
     # A size with one value only is a constant, not an axis.
     axes = tuple(Axis(name, 1, high) for name, high in most.items() if high > 1)
     names = frozenset(axis.name for axis in axes)
+    module, constants = fake_decoder(spec, dtype, ops, mode)
     with mode:
-        module = Decoder(spec, dtype, ops)
         arguments: dict[str, Any] = {
             name: torch.empty([sizes[axis] + add for axis, add in dims], dtype=torch.int32)
             for name, dims in LAYOUT.items()
         }
         cache = spec.kv_shape(sizes["K"], shape.block_size)
         arguments["kv_caches"] = [torch.empty(cache, dtype=dtype) for _ in range(spec.layers)]
-    constants = {name: torch.from_numpy(data) for name, data in constants_of(spec).items()}
     return TraceRequest(module, arguments, _dynamic(names), axes, constants, mode)
+
+
+def fake_decoder(
+    spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice, mode: Any
+) -> tuple[torch.nn.Module, Mapping[str, torch.Tensor]]:
+    """A decoder whose tensors are fake, and the data of the buffers that it computes.
+
+    Raises:
+        ModelError: a decoder of `transformers` that cannot be made, or does what no step can.
+    """
+    if isinstance(spec, TracedSpec):
+        from vcc.engine.models.transformers.model import as_empty  # of such decoders only
+        from vcc.engine.models.transformers.step import TracedDecoder
+
+        traced = TracedDecoder(spec, dtype, ops)
+        with mode:
+            as_empty(traced)
+        return traced, traced.constants
+    with mode:
+        module = Decoder(spec, dtype, ops)
+    return module, {name: torch.from_numpy(data) for name, data in constants_of(spec).items()}
 
 
 def _dynamic(axes: frozenset[str]) -> dict[str, dict[int, str | tuple[str, int]]]:

@@ -37,13 +37,14 @@ def module_trace(
             "name each: --shape x=8x128, or a range --shape x=1-8x128",
         )
     module = module.to(dtype)
-    axes, dynamic = _axes(shapes)
-    arguments = {s.name: _example(s, dtype) for s in shapes}
+    axes, dynamic = axes_of(shapes)
+    arguments = {s.name: example_of(s, dtype) for s in shapes}
     constants = dict(module.named_buffers())
     return TraceRequest(module, arguments, dynamic, axes, constants, once=once)
 
 
-def _axes(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:
+def axes_of(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:
+    """The declared ranges, and which dimension of which input has which."""
     axes: dict[str, Axis] = {}
     dynamic = {}
     for shape in shapes:
@@ -54,7 +55,8 @@ def _axes(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, d
     return tuple(axes.values()), dynamic
 
 
-def _example(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:
+def example_of(shape: InputShape, dtype: torch.dtype) -> torch.Tensor:
+    """What a trace sees of an input; `dtype` is of inputs that declare none."""
     wanted = DTYPES[shape.dtype] if shape.dtype else dtype
     return torch.zeros([_hint(dim) for dim in shape.dims], dtype=wanted)
 

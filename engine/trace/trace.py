@@ -76,8 +76,8 @@ def trace(request: TraceRequest) -> Traced:
     except Exception as error:
         raise _cannot_trace(error, request.axes) from error
     ranges = _ranges_once(program, request) if request.once else _verify_ranges(program, request)
-    placeholders = shim.placeholders_of(program)
     graph = shim.graph_before_decomposition(program)
+    placeholders = _used(graph, shim.placeholders_of(program))
     refuse_overlaps(graph.graph)
     return Traced(
         graph=graph,
@@ -188,6 +188,20 @@ def _decided(program: Any) -> tuple[str, ...]:
 
 def _root_ranges(program: Any) -> list[tuple[Any, Any]]:
     return [(s, r) for s, r in program.range_constraints.items() if s.is_Symbol]
+
+
+def _used(
+    graph: torch.fx.GraphModule, placeholders: tuple[Placeholder, ...]
+) -> tuple[Placeholder, ...]:
+    """The placeholders without constants that nothing reads, which leave the graph too."""
+    nodes = graph.graph.find_nodes(op="placeholder")
+    unread = {node.name for node in nodes if not node.users}
+    idle = {one.name for one in placeholders if one.role == "constant"} & unread
+    for node in nodes:
+        if node.name in idle:
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return tuple(one for one in placeholders if one.name not in idle)
 
 
 def _constants(

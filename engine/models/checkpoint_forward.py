@@ -1,0 +1,132 @@
+"""Encoders and vision models in a directory: plain forwards of `transformers`. Torch-free.
+
+They have no KV cache and no prompts; they are compiled like a factory's module, with declared input
+shapes, and their weights come from the directory by bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.config_fields import positive
+from vcc.engine.models.factory import FactoryRef
+from vcc.engine.models.shapes import InputShape, parse_shapes
+from vcc.engine.models.traced_spec import (
+    ENDINGS,
+    POSITIONS,
+    canonical_config,
+    config_entries,
+    refuse_quantised,
+)
+from vcc.engine.models.transformers_sources import may_have
+
+Config = Mapping[str, Any]
+
+FORWARDS = (
+    "Model",
+    *("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"),
+    *("ForQuestionAnswering", "ForMultipleChoice", "ForImageClassification", "Backbone"),
+    *("ForSemanticSegmentation", "ForMaskedImageModeling", "ForTextEncoding"),
+)
+"""How `transformers` calls models that are one forward, by the ends of their names."""
+
+MOST_ROWS, MOST_TOKENS = 8, 512
+"""Of inputs that nobody declares."""
+
+AFTER_PADDING = frozenset({"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet"})
+"""Families whose first position comes after that of the padding token."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRef(FactoryRef):
+    """A model of `transformers` in the place of a factory.
+
+    Attributes:
+        text: its config as canonical JSON.
+    """
+
+    text: str = ""
+
+
+def forward_name(config: Config) -> str | None:
+    """The architecture of a plain forward; None where the config is of another kind of model."""
+    names = config.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    if not isinstance(name, str) or name.endswith(ENDINGS) or not name.endswith(FORWARDS):
+        return None
+    return name if may_have(name, config) else None
+
+
+def checkpoint_ref(config: Config) -> CheckpointRef:
+    """What stands for the factory.
+
+    Raises:
+        ModelError: a setting that is not supported.
+    """
+    name = forward_name(config)
+    if name is None:
+        raise ModelError("config.json is of no plain forward", "its architecture is another kind")
+    refuse_quantised(config)
+    if config.get("is_encoder_decoder"):
+        raise ModelError(
+            f"architecture {name} is not supported",
+            "it is an encoder and a decoder that share one call",
+            "compile its encoder by module:factory",
+        )
+    return CheckpointRef("transformers", name, canonical_config(config))
+
+
+def forward_entries(config: Config, shapes: tuple[InputShape, ...]) -> tuple[tuple[str, str], ...]:
+    """What a request says of the model: its config and its inputs."""
+    return (
+        ("model.architecture", str(forward_name(config))),
+        *config_entries(config),
+        *((f"model.shape.{shape.name}", str(shape)) for shape in shapes),
+    )
+
+
+def default_shapes(config: Config) -> tuple[InputShape, ...]:
+    """Inputs of a text or a vision model where nobody declares them.
+
+    Raises:
+        ModelError: the config does not tell which of the two it is.
+    """
+    text, vision = "vocab_size" in config, "image_size" in config or "num_channels" in config
+    if text == vision:
+        raise ModelError(
+            "the inputs of the model are not declared",
+            "config.json does not tell whether they are tokens or images",
+            "name each: --shape input_ids=1-8x1-128:int64",
+        )
+    return _text_shapes(config) if text else _vision_shapes(config)
+
+
+def _text_shapes(config: Config) -> tuple[InputShape, ...]:
+    names = ["input_ids", "attention_mask"]
+    types = config.get("type_vocab_size")
+    if isinstance(types, int) and types > 1:
+        names.append("token_type_ids")
+    sizes = f"B@1-{MOST_ROWS}xS@1-{_longest(config)}"
+    return parse_shapes([f"{name}={sizes}:int64" for name in names])
+
+
+def _longest(config: Config) -> int:
+    given = next((name for name in POSITIONS if config.get(name) is not None), None)
+    if given is None:
+        return MOST_TOKENS
+    lost = 0
+    if config.get("model_type") in AFTER_PADDING:
+        lost = positive(config, "pad_token_id", 1) + 1
+    return max(2, min(MOST_TOKENS, positive(config, given) - lost))
+
+
+def _vision_shapes(config: Config) -> tuple[InputShape, ...]:
+    size = config.get("image_size", 224)
+    sizes = list(size) if isinstance(size, (list, tuple)) else [size, size]
+    if len(sizes) != 2 or any(type(one) is not int or one < 1 for one in sizes):
+        raise ModelError("image_size of config.json is no size", f"it is {size!r:.80}")
+    channels = positive(config, "num_channels", 3)
+    return parse_shapes([f"pixel_values=B@1-{MOST_ROWS}x{channels}x{sizes[0]}x{sizes[1]}"])

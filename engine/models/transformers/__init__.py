@@ -1,0 +1,1 @@
+"""Models that `transformers` defines, as the build sees them: made without weights, and traced."""

@@ -1,0 +1,87 @@
+"""TracedForward: an encoder or a vision model of `transformers` as a function of named tensors."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.checkpoint_forward import CheckpointRef
+from vcc.engine.models.transformers.model import make_model
+
+ATTENTION = "eager"
+"""Which attention a plain forward is traced with: plain torch, which Inductor compiles."""
+
+
+class TracedForward(nn.Module):
+    """Calls the model with the inputs that are declared; gives its tensors in order.
+
+    Args:
+        ref: which model.
+        dtype: of its weights and floats.
+        inputs: names of its inputs.
+
+    Raises:
+        ModelError: the model cannot be made, or has no input of a name.
+    """
+
+    def __init__(self, ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model = make_model(
+            ref.attribute, json.loads(ref.text), dtype, attn_implementation=ATTENTION
+        )
+        self.model.config.use_cache = False
+        _check_inputs(ref, self.model, inputs)
+
+    def forward(self, **inputs: Tensor) -> tuple[Tensor, ...]:
+        """The outputs that are tensors: `last_hidden_state` first, or `logits`."""
+        found = self.model(**inputs, return_dict=True)
+        values = found.values() if isinstance(found, Mapping) else (found,)
+        tensors = tuple(value for value in values if isinstance(value, Tensor))
+        if not tensors:
+            raise ModelError("the model gives no tensor", f"it gives a {type(found).__name__}")
+        return tensors
+
+    def assign(self, weights: Mapping[str, Tensor]) -> TracedForward:
+        """Take these tensors as parameters and stored buffers, without a copy."""
+        missing, _ = self.load_state_dict(dict(weights), strict=False, assign=True)
+        named = dict(self.named_parameters())
+        if lost := [name for name in missing if name in named and named[name].is_meta]:
+            raise ModelError(f"no weights for {lost[0]}", "the bindings do not give them")
+        return self.requires_grad_(False)
+
+
+def forward_module(ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str]) -> TracedForward:
+    """The module, whose `forward` names its inputs; arguments and errors as of the class."""
+
+    class Named(TracedForward):
+        """Has a signature, which a trace reads."""
+
+        def forward(self, **inputs: Tensor) -> tuple[Tensor, ...]:
+            """As declared."""
+            return super().forward(**inputs)
+
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kinds) for name in ("self", *inputs)]
+    signature: Any = inspect.Signature(parameters)
+    Named.forward.__signature__ = signature  # type: ignore[attr-defined]
+    return Named(ref, dtype, inputs)
+
+
+def _check_inputs(ref: CheckpointRef, model: nn.Module, inputs: Sequence[str]) -> None:
+    known = [
+        one.name
+        for one in inspect.signature(model.forward).parameters.values()
+        if one.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    if unknown := [name for name in inputs if name not in known]:
+        raise ModelError(
+            f"{ref.attribute} has no input {unknown[0]}",
+            f"it has: {', '.join(known[:12])}",
+            "--shape names the inputs that are used",
+        )

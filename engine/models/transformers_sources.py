@@ -1,0 +1,117 @@
+"""Which code of `transformers` a model is traced from, as entries of the code key. Torch-free.
+
+Nothing is imported. The files are those of the model's own folder, of the folders that it takes
+layers from, and of what all models share.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from vcc.cache.digest import Digest
+
+SHARED = (
+    "activations.py",
+    "configuration_utils.py",
+    "conversion_mapping.py",
+    "core_model_loading.py",
+    "initialization.py",
+    "integrations/moe.py",
+    "integrations/sdpa_attention.py",
+    "masking_utils.py",
+    "modeling_layers.py",
+    "modeling_rope_utils.py",
+    "modeling_utils.py",
+    "pytorch_utils.py",
+)
+"""Files that models of all kinds are made of, where a release has them."""
+
+MOST_FOLDERS = 64
+"""Models whose layers one model may take; far above any."""
+
+
+def source_entries(config: Mapping[str, Any]) -> dict[str, str]:
+    """The version of `transformers`, and a digest of the sources of the model that a config names.
+
+    Where transformers is not installed both are `none`: nothing can be traced then.
+    """
+    place = _package()
+    if place is None:
+        return {"version.transformers": "none", "model.source": "none"}
+    return {"version.transformers": _version(), "model.source": _digest(place, folder_of(config))}
+
+
+def has_transformers() -> bool:
+    """Whether transformers is there to be imported."""
+    return _package() is not None
+
+
+def may_have(architecture: str, config: Mapping[str, Any]) -> bool:
+    """Whether the installed `transformers` has a class of this name in the model's folder.
+
+    Where it is not installed nobody knows, and an artifact may be there all the same: yes.
+    """
+    place = _package()
+    if place is None:
+        return True
+    folder = place / "models" / folder_of(config)
+    wanted = f"class {architecture}(".encode()
+    return any(wanted in file.read_bytes() for file in folder.glob("modeling_*.py"))
+
+
+def folder_of(config: Mapping[str, Any]) -> str:
+    """The folder of a config's model; one that is not there where `model_type` is no name."""
+    name = str(config.get("model_type") or "").replace("-", "_")
+    return name if name.isidentifier() else "-"
+
+
+def source_files(place: Path, name: str) -> Iterator[Path]:
+    """The files that the digest is of, for a model's folder under `models`."""
+    waiting, seen = [name], set[str]()
+    while waiting and len(seen) < MOST_FOLDERS:
+        folder = waiting.pop()
+        if folder in seen or not folder.isidentifier():
+            continue
+        seen.add(folder)
+        for file in sorted((place / "models" / folder).glob("*.py")):
+            if file.name.startswith(("modeling_", "configuration_")):
+                yield file
+                waiting.extend(_other_models(file))
+    yield from (place / name for name in SHARED if (place / name).is_file())
+
+
+def _package() -> Path | None:
+    spec = PathFinder.find_spec("transformers")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _version() -> str:
+    from importlib import metadata  # 10 ms, and a run looks for no version
+
+    try:
+        return metadata.version("transformers")
+    except metadata.PackageNotFoundError:
+        return "none"
+
+
+@lru_cache(maxsize=4)
+def _digest(place: Path, name: str) -> str:
+    files = sorted(set(source_files(place, name)))
+    lines = (f"{f.relative_to(place)} {Digest.of(f.read_bytes()).hex}\n" for f in files)
+    return Digest.of("".join(lines).encode()).hex
+
+
+def _other_models(file: Path) -> Iterator[str]:
+    """`llama` for `from ..llama.modeling_llama import …`."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 2 and node.module:
+            yield node.module.partition(".")[0]
