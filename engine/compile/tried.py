@@ -30,6 +30,9 @@ def try_module(build: Build, factory: FactoryRef) -> None:
         ModelError: the factory fails, it gives no module, or the forward fails on these inputs.
     """
     source, dtype = build.settled.request.source, DTYPES[torch_name(build.settled)]
+    if isinstance(factory, CheckpointRef):
+        forward_trace(factory, source.shapes, dtype)  # made and held against its inputs
+        return
     module, mode = build_module(factory).to(dtype), fake_mode()
     fakes = as_fake(mode, module)
     with mode:
