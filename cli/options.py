@@ -143,6 +143,26 @@ MaxNumBatchedTokens = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option("--max-num-batched-tokens", metavar="N", help="most tokens in a step"),
 ]
+EnableLora = Annotated[
+    bool,
+    typer.Option("--enable-lora", help="code into which adapters (LoRA) can be loaded"),
+]
+MaxLoras = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max-loras", metavar="N", help="adapters that a step can hold"),
+]
+MaxLoraRank = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--max-lora-rank", metavar="N", help="largest rank of an adapter"),
+]
+LoraTargets = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--lora-target-modules",
+        metavar="NAME",
+        help="a projection that adapters may change (repeatable); without it, all",
+    ),
+]
 Stored = Annotated[
     str,
     typer.Argument(

@@ -76,5 +76,9 @@ NAMES: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "max_model_len": ("max_model_len", "--max-model-len", _same),
     "max_num_seqs": ("max_num_seqs", "--max-num-seqs", _same),
     "max_num_batched_tokens": ("max_num_batched_tokens", "--max-num-batched-tokens", _same),
+    "enable_lora": ("enable_lora", "--enable-lora", _same),
+    "max_loras": ("max_loras", "--max-loras", _same),
+    "max_lora_rank": ("max_lora_rank", "--max-lora-rank", _same),
+    "lora_target_modules": ("lora_target_modules", "--lora-target-modules", _list),
 }
 """Field of the file: field of `ModelOptions`, option, and how its value is written there."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import UsageError
 from vcc.engine.prompt import Prompt
 
-_FORMS = 'one prompt a line, or a JSON list of texts or token-id lists: ["a", [1, 2]]'
+_FORMS = (
+    'one prompt a line, or a JSON list of texts or token-id lists: ["a", [1, 2]], '
+    'also as {"prompt": "a", "lora": "NAME"}'
+)
 
 
 def read_prompts(texts: Sequence[str], file: Path | None) -> tuple[Prompt, ...]:
@@ -84,6 +88,10 @@ def _json_list(text: str, name: str) -> list[Any] | None:
 def _prompt(item: object, index: int, name: str) -> Prompt:
     if isinstance(item, str):
         return Prompt(text=item)
+    if isinstance(item, dict) and item.keys() == {"prompt", "lora"}:
+        lora = item["lora"]
+        if isinstance(lora, str) or lora is None:
+            return replace(_prompt(item["prompt"], index, name), lora=lora or "")
     if isinstance(item, list) and all(type(token) is int for token in item):
         return Prompt(token_ids=tuple(item))
     raise UsageError(

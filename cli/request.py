@@ -38,6 +38,10 @@ class ModelOptions:
     max_model_len: options.MaxModelLen = None
     max_num_seqs: options.MaxNumSeqs = None
     max_num_batched_tokens: options.MaxNumBatchedTokens = None
+    enable_lora: options.EnableLora = False
+    max_loras: options.MaxLoras = None
+    max_lora_rank: options.MaxLoraRank = None
+    lora_target_modules: options.LoraTargets = None
     jobs: options.Jobs = 0
     keep: options.Keep = None
 
@@ -96,7 +100,10 @@ def _profile(options: ModelOptions) -> DeviceProfile | None:
 
 _MODEL_FIELDS = {
     name: name
-    for name in ("revision", "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
+    for name in (
+        *("revision", "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),
+        *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
+    )
 }
 _CONFIG_FIELDS = {"mode": "cuda_graph_mode", "compile": "mode", "level": "level"}
 
@@ -116,4 +123,5 @@ def compilation_config(options: ModelOptions) -> CompilationConfig:
 
 def _said(options: ModelOptions, names: dict[str, str]) -> dict[str, Any]:
     pairs = ((field, getattr(options, option)) for option, field in names.items())
-    return {field: value for field, value in pairs if value is not None}
+    # A flag that was not given says nothing, so that it stays open.
+    return {field: value for field, value in pairs if value is not None and value is not False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -99,6 +100,14 @@ def run_command(
             help="most memory of a GPU's KV cache: bytes, or a share of what weights leave free",
         ),
     ] = None,
+    lora: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--lora",
+            metavar="NAME=DIR",
+            help="an adapter (repeatable); with one, prompts have it, else each names its own",
+        ),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Boot a model and answer prompts.
@@ -113,10 +122,13 @@ def run_command(
     options.check_choice("--golden", golden, options.GOLDEN)
     with BootReport(report, ledger) as written:
         with ledger.phase("resolve"):
+            from vcc.engine.adapters import parse_adapters
             from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
             from vcc.engine.request import settle
 
             cache = DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory)
+            adapters = parse_adapters(lora or ())
+            asked = replace(asked, enable_lora=asked.enable_lora or bool(adapters))
             settled, store = settle(build_request(asked)), open_store(place)
         with ledger.phase("import"):
             from vcc.engine.config.environment import import_numpy
@@ -141,9 +153,11 @@ def run_command(
             batches=batches,
             kv_memory=cache,
             exact=require_exact,
+            adapters=adapters,
         )
         overrides = Overrides(temperature, top_k, top_p, max_new_tokens, seed, ignore_eos)
-        said = Said(tuple(prompt or ()), prompts, chat, overrides, stdio)
+        alone = adapters[0][0] if len(adapters) == 1 else ""
+        said = Said(tuple(prompt or ()), prompts, chat, overrides, stdio, alone)
         try:
             found = written.found = _went(session, said, as_json=json)
         finally:

@@ -32,13 +32,14 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The options of `vcc run` that say what to answer."""
+    """The options of `vcc run` that say what to answer; `lora` is for prompts that name none."""
 
     prompts: tuple[str, ...]
     file: Path | None
     chat: bool
     overrides: Overrides
     stdio: bool = False
+    lora: str = ""
 
     @property
     def nothing(self) -> bool:
@@ -56,7 +57,7 @@ def go(session: Session, said: Said, *, as_json: bool) -> Report:
     if session.settled.request.source.kind == "module" and said.nothing:
         return _forward(session, as_json=as_json)
     if said.chat and said.nothing and sys.stdin is not None and sys.stdin.isatty():
-        return _talk(session, said.overrides, as_json=as_json)
+        return _talk(session, said, as_json=as_json)
     return _answer(session, said, as_json=as_json)
 
 
@@ -74,7 +75,7 @@ def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
     with session.ledger.phase("import"):
         from vcc.engine.answer import Asked, answer
 
-    asked = Asked(read_prompts(said.prompts, said.file), said.overrides, said.chat)
+    asked = Asked(read_prompts(said.prompts, said.file), said.overrides, said.chat, said.lora)
     if as_json:
         found = answer(session, asked)
         out_json(found.as_dict())
@@ -89,11 +90,11 @@ def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
     return found
 
 
-def _talk(session: Session, overrides: Overrides, *, as_json: bool) -> RunReport:
+def _talk(session: Session, said: Said, *, as_json: bool) -> RunReport:
     """Ask for messages on the terminal until its end (Ctrl-D)."""
     from vcc.engine.conversation import Conversation
 
-    conversation = Conversation(session, overrides)
+    conversation = Conversation(session, said.overrides, said.lora)
 
     def show(part: str) -> None:
         if not as_json:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from vcc.cache.errors import UsageError
+from vcc.engine.adapters import check_named
 from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Ledger
 from vcc.engine.prompt import Prompt
@@ -30,11 +31,19 @@ OnText = Callable[[int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What to answer and how; `chat` wraps texts in the model's chat template."""
+    """What to answer and how.
+
+    Attributes:
+        prompts: in order.
+        overrides: how to generate.
+        chat: wrap texts in the model's chat template.
+        lora: adapter of the prompts that do not say; empty for none.
+    """
 
     prompts: tuple[Prompt, ...]
     overrides: Overrides = NOTHING_SAID
     chat: bool = False
+    lora: str = ""
 
 
 class Growing:
@@ -91,6 +100,7 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
         requests = _requests(asked, tokenizer, defaults, limits.context)
         for request in requests:
             check_request(request, limits)
+        check_named(requests, [name for name, _ in session.adapters])
     for note in defaults.notes:
         session.events.note(note)
     lengths = [len(one.token_ids) + one.max_new_tokens for one in requests]
@@ -153,6 +163,7 @@ def _requests(
             params=defaults.params,
             max_new_tokens=defaults.max_new_tokens,
             eos=defaults.eos,
+            lora=asked.lora if prompt.lora is None else prompt.lora,
         )
         for index, prompt in enumerate(asked.prompts)
     ]
@@ -182,4 +193,5 @@ def _planned(settled: Settled) -> StepLimits:
         max_blocks_per_seq=longest,
         max_model_len=longest,
         vocab=vocab if isinstance(vocab, int) else 1 << 31,
+        max_loras=settled.model.max_loras or 0,
     )

@@ -22,13 +22,14 @@ class Conversation:
     Args:
         session: the model, the store, the accounts.
         overrides: how to generate.
+        lora: adapter of all turns; empty for none.
 
     Raises:
         ModelError: the model has no tokenizer or no chat template.
         MissingArtifact, IntegrityError, CompileError: see `open_session`.
     """
 
-    def __init__(self, session: Session, overrides: Overrides) -> None:
+    def __init__(self, session: Session, overrides: Overrides, lora: str = "") -> None:
         source = session.settled.request.source
         check_answers(source)
         with session.ledger.phase("resolve"):
@@ -37,7 +38,7 @@ class Conversation:
             render_chat(self._tokenizer, [{"role": "user", "content": "?"}])  # before any boot
         for note in self._defaults.notes:
             session.events.note(note)
-        self._session = session
+        self._session, self._lora = session, lora
         self._ready = open_session(session, [session.settled.model.max_model_len or 1])
         self._messages: list[Message] = []
         self._answers: list[Answer] = []
@@ -83,4 +84,5 @@ class Conversation:
             params=self._defaults.params,
             max_new_tokens=self._defaults.max_new_tokens,
             eos=self._defaults.eos,
+            lora=self._lora,
         )

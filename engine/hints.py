@@ -88,6 +88,13 @@ def _back_end(one: Difference) -> str:
     return f'"custom_ops": ["+{op}:{backend}"] where that back end is, or {_HERE}'
 
 
+def _lora(one: Difference) -> str:
+    """Code without adapters cannot take one; code with them runs without any."""
+    if one.wanted == "true":
+        return "the artifact has no place for adapters: vcc compile --enable-lora"
+    return "--enable-lora, as the artifact has"
+
+
 _REBUILD: Hint = _rebuild
 
 HINTS: Mapping[str, Hint] = {
@@ -100,6 +107,10 @@ HINTS: Mapping[str, Hint] = {
     "model.max_model_len": _option("--max-model-len"),
     "model.max_num_seqs": _option("--max-num-seqs"),
     "model.max_num_batched_tokens": _option("--max-num-batched-tokens"),
+    "model.enable_lora": _lora,
+    "model.max_loras": _option("--max-loras"),
+    "model.max_lora_rank": _option("--max-lora-rank"),
+    "model.lora_target_modules": lambda one: "--lora-target-modules with those of the artifact",
     "model.max_positions": lambda one: "the configuration of the model differs",
     "model.block_size": lambda one: "vcc compile builds one for this block size",
     "model.": lambda one: "the configuration of the model differs: vcc compile builds this one",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcc.cache.errors import UsageError
 from vcc.cache.store import Store
+from vcc.engine.adapters import load_adapters
 from vcc.engine.config.environment import kept_environment
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.config.parse import as_config, parse_model
@@ -22,6 +23,8 @@ from vcc.engine.events import Events, NullEvents
 from vcc.engine.models.source import Source, open_source
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import BuildRequest, settle
+from vcc.engine.runtime.no_adapters import no_adapters
+from vcc.engine.runtime.placed import adapters_in
 from vcc.engine.session import Session, open_session
 from vcc.engine.targets import choose_target
 
@@ -91,6 +94,32 @@ class Model:
         return Serving(self.runner, self.source)
 
     @property
+    def loras(self) -> tuple[str, ...]:
+        """Names of the adapters that are loaded."""
+        adapters = adapters_in(self.runner)
+        return () if adapters is None else adapters.names
+
+    def load_lora(self, name: str, directory: Path | str) -> None:
+        """Load an adapter; requests name it. Nothing is built anew.
+
+        Raises:
+            UsageError: the name is taken, the code has no place for adapters, or a step runs.
+            ModelError: the adapter is malformed, not supported, or not of this model.
+        """
+        load_adapters(self.runner, [(name, Path(directory))])
+
+    def unload_lora(self, name: str) -> None:
+        """Forget an adapter.
+
+        Raises:
+            UsageError: no such adapter, it has requests under way, or a step runs.
+        """
+        adapters = adapters_in(self.runner)
+        if adapters is None:
+            raise no_adapters()
+        adapters.unload(name)
+
+    @property
     def io(self) -> Mapping[str, Any]:
         """Inputs, outputs and states on the device, as DLPack and CUDA array interface.
 
@@ -124,6 +153,10 @@ def load(
     max_num_seqs: int | None = None,
     max_num_batched_tokens: int | None = None,
     block_size: int | None = None,
+    enable_lora: bool = False,
+    max_loras: int | None = None,
+    max_lora_rank: int | None = None,
+    lora_target_modules: Sequence[str] | None = None,
     monitor: Ledger | None = None,
     counters: Counters | None = None,
 ) -> Model:
@@ -147,6 +180,10 @@ def load(
         max_model_len: most tokens of a sequence, prompt and answer.
         max_num_seqs, max_num_batched_tokens: most sequences and tokens of a step.
         block_size: tokens of a KV block.
+        enable_lora: code into which adapters can be loaded; without it any artifact answers.
+        max_loras: adapters that a step can hold.
+        max_lora_rank: largest rank of an adapter.
+        lora_target_modules: projections that adapters may change; None means all.
         monitor: told of the time and memory of every stage.
         counters: counts for several models together.
 
@@ -162,6 +199,10 @@ def load(
         "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": max_num_batched_tokens,
         "block_size": block_size,
+        "enable_lora": enable_lora or None,
+        "max_loras": max_loras,
+        "max_lora_rank": max_lora_rank,
+        "lora_target_modules": None if lora_target_modules is None else list(lora_target_modules),
     }
     if golden not in GOLDEN:
         raise UsageError(f'unknown golden "{golden}"', "", f"known: {', '.join(GOLDEN)}")

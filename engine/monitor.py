@@ -26,6 +26,8 @@ COUNTS = (
     "captures",
     "replays",
     "restores",
+    "adapters",
+    "adapter_slots",
 )
 
 

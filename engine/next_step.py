@@ -95,9 +95,14 @@ def _model(request: BuildRequest) -> Iterator[str]:
         ("--max-model-len", model.max_model_len),
         ("--max-num-seqs", model.max_num_seqs),
         ("--max-num-batched-tokens", model.max_num_batched_tokens),
+        ("--max-loras", model.max_loras),
+        ("--max-lora-rank", model.max_lora_rank),
+        *(("--lora-target-modules", name) for name in model.lora_target_modules or ()),
         *(("--shape", shape) for shape in request.source.shapes),
     ):
         if value is not None:
             yield from (option, str(value))
+    if model.enable_lora:
+        yield "--enable-lora"
     if request.source.kind == "decoder" and request.source.code:
         yield "--trust-remote-code"

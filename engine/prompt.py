@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt: text, or token ids for a model without a tokenizer."""
+    """One prompt: text, or token ids for a model without a tokenizer.
+
+    `lora` names its adapter: "" is the model without one, None says nothing.
+    """
 
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
+    lora: str | None = None

@@ -25,6 +25,7 @@ from vcc.engine.config.modes import Dtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
+from vcc.engine.models.lora.spec import check_lora
 from vcc.engine.ops import names
 from vcc.engine.ranged import ranged_size
 from vcc.engine.user_passes import source_entries
@@ -145,6 +146,7 @@ def settle(request: BuildRequest) -> Settled:
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
     )
+    check_lora(model, request.source.spec if request.source.kind == "decoder" else None)
     resolved = resolve(request.compilation, _facts(request, model))
     mode = resolved.config.mode
     if mode is not None:
@@ -171,6 +173,7 @@ def _facts(request: BuildRequest, model: ModelConfig) -> PlatformFacts:
         platform=platform,
         max_num_seqs=model.max_num_seqs or 1,
         max_num_batched_tokens=tokens,
+        max_loras=model.max_loras or 0,
         known_ops=KNOWN_OPS,
         breakable_graphs=decoder and platform is Platform.CPU,
         stepped=decoder,

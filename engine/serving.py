@@ -21,6 +21,7 @@ from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.chat import encode_chat
 from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides, resolve_generation
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
+from vcc.engine.runtime.placed import check_loras, chunks_of, watch
 from vcc.engine.runtime.report import Answer
 from vcc.engine.runtime.sample import sample
 from vcc.engine.runtime.scheduler import Request, Scheduler
@@ -63,6 +64,7 @@ class Serving:
         self._runner, self._source = runner, source
         self._tokenizer = None if source.tokenizer is None else open_tokenizer(source.tokenizer)
         self._scheduler = Scheduler(runner.limits)
+        watch(runner, self._scheduler)
         self._builder = BatchBuilder(runner.limits)
         self._growing: dict[int, Growing] = {}
         self._device: Iterator[TokenEvent] = iter(())
@@ -80,6 +82,7 @@ class Serving:
         *,
         chat: bool = False,
         number: int | None = None,
+        lora: str = "",
     ) -> int:
         """Queue a prompt; it begins with a later step.
 
@@ -88,12 +91,14 @@ class Serving:
             overrides: how to generate; None in it keeps the model's default.
             chat: put the text into the model's chat template.
             number: its number, part of the sampling; None takes the next that is free.
+            lora: name of a loaded adapter; empty without one.
 
         Returns:
             The number, which its parts have.
 
         Raises:
-            UsageError: it is empty, too long, not of the vocabulary, or the number is in use.
+            UsageError: it is empty, too long, not of the vocabulary, the number is in use, or no
+                such adapter is loaded.
             ModelError: the model has no tokenizer or no chat template.
         """
         index = self._next if number is None else number
@@ -102,9 +107,10 @@ class Serving:
         text = prompt if isinstance(prompt, str) else None
         ids = self._ids(prompt, chat=chat)
         defaults = resolve_generation(self._source.generation, overrides)
-        self._scheduler.add(
-            Request(index, ids, defaults.params, defaults.max_new_tokens, defaults.eos)
-        )
+        params, most, eos = defaults.params, defaults.max_new_tokens, defaults.eos
+        request = Request(index, ids, params, most, eos, lora)
+        check_loras(self._runner, [request])
+        self._scheduler.add(request)
         self._growing[index] = Growing(Prompt(text, None if text else ids), self._tokenizer)
         self._next = max(self._next, index) + 1
         return index
@@ -124,7 +130,7 @@ class Serving:
 
     def _on_host(self) -> Iterator[TokenEvent]:
         step = self._scheduler.schedule()
-        logits = as_float32(self._runner.step(self._builder.build([one.chunk for one in step])))
+        logits = as_float32(self._runner.step(self._builder.build(chunks_of(self._runner, step))))
         for one, row in zip(step, logits, strict=False):
             token = None
             request, count = one.sequence.request, one.sequence.generated

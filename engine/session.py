@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from vcc.cache.errors import IntegrityError, MissingArtifact, StorageError
@@ -16,6 +17,7 @@ from vcc.cache.loaded import Loaded
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.cache.use import note_boot, note_missed
+from vcc.engine.adapters import check_adapters, load_adapters
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.events import Events, NotedEvents, NullEvents
 from vcc.engine.finding import Found, check_can_build, find, note_missed_lookup, of_ref
@@ -44,6 +46,7 @@ class Session:
         events, ledger, counters, trail: who is told, and the accounts.
         batches: is told of every step of a decoder; None: nobody.
         kv_memory: how much memory the KV cache may take, on a GPU.
+        adapters: (name, directory) of those that are loaded after the boot.
     """
 
     settled: Settled
@@ -56,6 +59,7 @@ class Session:
     batches: StepSink | None = None
     kv_memory: KvMemory = DEFAULT_KV_MEMORY
     exact: bool = False
+    adapters: tuple[tuple[str, Path], ...] = ()
     trail: Trail = field(default_factory=Trail)
 
     def __post_init__(self) -> None:
@@ -92,6 +96,7 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
     Raises:
         MissingArtifact: there is none and `require_warm` forbids to build one.
         IntegrityError: all there are are damaged and `require_warm` forbids to build one.
+        ModelError: an adapter is malformed, or not of this model.
         CompileError, DeviceError: the build or the boot failed.
     """
 
@@ -112,7 +117,11 @@ def open_session(session: Session, lengths: Sequence[int] = ()) -> Ready[Booted]
             play=play_of(session.settled),
         )
 
+    if session.adapters:
+        check_adapters(session.settled, session.adapters)  # before anything is booted or built
     ready = _open(session, booting)
+    if session.adapters:
+        load_adapters(ready.booted.runner, session.adapters, session.ledger)
     if session.batches is not None:
         ready.booted.runner.stat.tell(session.batches)
     return ready

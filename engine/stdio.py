@@ -1,7 +1,7 @@
 """Requests as JSON lines in, answers as JSON lines out, all of them batched as they come.
 
     request = {"prompt": text | [id…], "id"?, "chat"?, "max_new_tokens"?, "temperature"?, "top_k"?,
-               "top_p"?, "seed"?, "ignore_eos"?}
+               "top_p"?, "seed"?, "ignore_eos"?, "lora"?}
     answer  = {"id", "text": the next bit}…, then {"id", "finish_reason", "token_ids", "text": all}
     refusal = {"line": number from 1, "id"?, "error": {"id", "exit", "what", "why", "hint"}}
 
@@ -42,6 +42,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "top_p": _NUMBER,
     "seed": (int,),
     "ignore_eos": (bool,),
+    "lora": (str,),
 }
 _SAMPLING = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "ignore_eos")
 
@@ -122,6 +123,7 @@ class Stdio:
                 replace(self._overrides, **{k: said[k] for k in _SAMPLING if k in said}),
                 chat=said.get("chat", self._chat),
                 number=line.number - 1,
+                lora=said.get("lora", ""),
             )
         except VccError as error:
             known = {"id": said["id"]} if "id" in said else {}

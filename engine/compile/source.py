@@ -7,6 +7,7 @@ from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.checkpoint_forward import CheckpointRef
+from vcc.engine.models.lora.spec import lora_of
 from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
@@ -25,7 +26,8 @@ def trace_request(settled: Settled) -> TraceRequest:
     load_ops()
     source, dtype = settled.request.source, DTYPES[torch_name(settled)]
     if source.kind == "decoder":
-        return decoder_trace(source.spec, dtype, op_choice(settled), step_shape(settled))
+        shape, lora = step_shape(settled), lora_of(settled.model)
+        return decoder_trace(source.spec, dtype, op_choice(settled), shape, lora)
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
     if isinstance(source.factory, CheckpointRef):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vcc.cache.errors import ConfigError, DeviceError
 
+from .lora import filled
 from .modes import Dtype, Platform
 from .types import ModelConfig, ParallelConfig
 
@@ -45,7 +46,7 @@ def resolve_model(
             f"use at most {positions}",
         )
     return replace(
-        model,
+        filled(model),
         dtype=_dtype(model.dtype, dtype, platform),
         max_model_len=length,
         max_num_seqs=model.max_num_seqs or DEFAULT_SEQS,

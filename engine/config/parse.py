@@ -217,6 +217,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "compile_sizes": _list,
         "compile_ranges": _list,
         "capture_sizes": _list,
+        "cudagraph_specialize_lora": _as_is,
         "max_capture_size": _as_is,
         "custom_ops": _list,
         "inductor_config": _options,
@@ -232,6 +233,10 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "max_num_seqs": _as_is,
         "max_num_batched_tokens": _as_is,
         "block_size": _as_is,
+        "enable_lora": _as_is,
+        "max_loras": _as_is,
+        "max_lora_rank": _as_is,
+        "lora_target_modules": _list,
     },
     ParallelConfig: {"tp": _as_is, "ep": _as_is, "dp": _as_is},
 }

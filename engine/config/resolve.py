@@ -15,6 +15,7 @@ from .artifacts import artifact_rule
 from .custom_ops import choose_ops
 from .graph_mode import GraphFacts, settle_graph_mode
 from .levels import DEFAULT_LEVEL, LEVEL_TABLE, PASS_RULES, PassRule
+from .lora import lora_graphs
 from .modes import Backend, CompileMode, GraphMode, Platform
 from .op_names import op_name
 from .ranges import check_ranged
@@ -288,6 +289,7 @@ _STEPS: tuple[Callable[[State], State], ...] = (
     _splitting,
     _graph_mode,
     _capture,
+    lora_graphs,
     _compile_sizes,
     _dynamic_shapes,
 )

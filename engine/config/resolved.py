@@ -29,6 +29,7 @@ class PlatformFacts:
             module's inputs are what its callers give.
         sizes: range of the size that compile sizes and ranges are about; None: 1 to the budget.
         unranged: why there is no such size; empty where there is one.
+        max_loras: adapters that a step can hold; 0 where they are not enabled.
     """
 
     platform: Platform
@@ -42,6 +43,7 @@ class PlatformFacts:
     stepped: bool = True
     sizes: DimRange | None = None
     unranged: str = ""
+    max_loras: int = 0
 
 
 @dataclass(frozen=True, slots=True)

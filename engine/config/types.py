@@ -143,6 +143,9 @@ class CompilationConfig:
     capture_sizes: tuple[int, ...] | None = planned(
         "token counts that get a static graph", "code serves every size of its range"
     )
+    cudagraph_specialize_lora: bool | None = planned(
+        "graphs for each number of active adapters", "code serves every number of adapters"
+    )
     max_capture_size: int | None = unkeyed(
         "largest default capture size", "after resolution it is the last of capture_sizes"
     )
@@ -181,6 +184,7 @@ _KINDS: tuple[tuple[str, type], ...] = (
     ("dynamic_shapes", DynamicShapes),
     ("arena", ArenaConfig),
     ("use_inductor_graph_partition", bool),
+    ("cudagraph_specialize_lora", bool),
 )
 
 
@@ -221,6 +225,12 @@ class ParallelConfig:
             check_count(item.name, getattr(self, item.name), required=True)
 
 
+MODEL_COUNTS = (
+    *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size"),
+    *("max_loras", "max_lora_rank"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Which model, in which number format, and the limits of one step.
@@ -238,13 +248,21 @@ class ModelConfig:
     max_num_seqs: int | None = keyed("most sequences in a step")
     max_num_batched_tokens: int | None = keyed("token budget of a step")
     block_size: int | None = planned("tokens of a KV block", "only attention reads the KV layout")
+    enable_lora: bool | None = keyed("adapters can be loaded into the model")
+    max_loras: int | None = keyed("adapters that a step can hold")
+    max_lora_rank: int | None = keyed("largest rank of an adapter")
+    lora_target_modules: tuple[str, ...] | None = keyed(
+        "projections that adapters may change; unset: all"
+    )
 
     def __post_init__(self) -> None:
         check_kind("source", self.source, (str,))
         check_kind("revision", self.revision, (str,))
         check_kind("dtype", self.dtype, (Dtype,))
-        for name in ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size"):
+        check_kind("enable_lora", self.enable_lora, (bool,))
+        for name in MODEL_COUNTS:
             check_count(name, getattr(self, name))
+        check_texts("lora_target_modules", self.lora_target_modules)
         if not self.source:
             raise ConfigError("no model is named", "source is empty", "name a directory or an id")
         if self.quantisation is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from vcc.cache.errors import VccError
-from vcc.engine.config.checks import check_count
+from vcc.engine.config.checks import check_count, check_texts
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.spellings import (
     parse_compile_mode,
@@ -90,10 +90,18 @@ OPTIONS: Mapping[str, Field] = {
     "max_model_len": _COUNT,
     "max_num_seqs": _COUNT,
     "max_num_batched_tokens": _COUNT,
+    "enable_lora": Field((bool,), lambda name, value: value),
+    "max_loras": _COUNT,
+    "max_lora_rank": _COUNT,
+    "lora_target_modules": Field((list,), lambda name, value: check_texts(name, _tuple(value))),
 }
 """Fields that have one value."""
 
 MODEL = Field((str,), _text)
+
+
+def _tuple(value: object) -> tuple[object, ...]:
+    return tuple(value) if isinstance(value, list) else ()
 
 
 def _table(value: object) -> dict[str, object]:

@@ -16,6 +16,7 @@ from vcc.engine.graphs.cpu import CpuGraphs
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.models.architectures import DecoderSpec
+from vcc.engine.runtime.adapted import Adapting, nobody
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.dispatch import Dispatcher, dispatcher_of
@@ -41,6 +42,7 @@ def assemble(
     settings: Settings,
     *,
     segments: GraphBackend | None = None,
+    adapters: Adapting = nobody,
 ) -> ModelRunner:
     """A runner over a program, or over one for each range of tokens.
 
@@ -52,6 +54,7 @@ def assemble(
         spec: the decoder, for the KV cache's geometry.
         settings: limits and modes.
         segments: makes PIECEWISE graphs of a step that is one operator; None: of pieces.
+        adapters: makes those that can be loaded into the code.
     """
     programs = (RangeProgram(*EVERY, program),) if isinstance(program, Program) else program
     first = programs[0].program
@@ -73,6 +76,7 @@ def assemble(
             backend=segments or CpuGraphs(),
             stat=GraphStat(),
             ops_as_pieces=segments is not None,
+            adapters=adapters,
         )
     )
 
@@ -103,6 +107,7 @@ def limits_of(spec: DecoderSpec, settings: Settings, program: Program) -> StepLi
         max_blocks_per_seq=settings.max_blocks_per_seq,
         max_model_len=settings.model.max_model_len or 1,
         vocab=spec.vocab,
+        max_loras=settings.model.max_loras or 0,
     )
 
 
@@ -126,7 +131,12 @@ def _cache_dtype(program: Program) -> torch.dtype:
 
 
 def _dispatcher(settings: Settings, *, breakable: bool) -> Dispatcher:
-    return dispatcher_of(settings.compilation, max_seqs=settings.max_seqs, breakable=breakable)
+    return dispatcher_of(
+        settings.compilation,
+        max_seqs=settings.max_seqs,
+        lora_cases=settings.lora_cases,
+        breakable=breakable,
+    )
 
 
 def _free_memory() -> int:

@@ -27,6 +27,7 @@ class StepLimits:
         max_blocks_per_seq: width of the block table (N).
         max_model_len: tokens of one sequence, prompt and answer.
         vocab: width of the logits (V).
+        max_loras: adapters of one step; 0 where the code has none.
     """
 
     max_tokens: int
@@ -36,6 +37,7 @@ class StepLimits:
     max_blocks_per_seq: int
     max_model_len: int
     vocab: int
+    max_loras: int = 0
 
     @property
     def context(self) -> int:
@@ -59,6 +61,7 @@ class StepBatch:
         query_start: [B+1] first row of each sequence in T.
         logits_index: [B] row whose logits are wanted: the last of each sequence.
         uniform: every sequence has exactly one token (pure decode).
+        lora_slot: [T] slot of each row's adapter, -1 without one; None where no row has one.
     """
 
     input_ids: Int32Array
@@ -69,6 +72,14 @@ class StepBatch:
     query_start: Int32Array
     logits_index: Int32Array
     uniform: bool
+    lora_slot: Int32Array | None = None
+
+    @property
+    def loras(self) -> int:
+        """Adapters of the step; beside some, rows without one count as one more (row D15)."""
+        if self.lora_slot is None or not (self.lora_slot >= 0).any():
+            return 0
+        return len(np.unique(self.lora_slot))
 
     @property
     def tokens(self) -> int:
@@ -100,11 +111,13 @@ class Chunk:
         tokens: int32 ids of the rows, [count].
         start: position of the first row.
         table: the sequence's blocks, long enough for start + count tokens.
+        slot: of its adapter; -1 without one.
     """
 
     tokens: Int32Array
     start: int
     table: BlockTable
+    slot: int = -1
 
 
 class BatchBuilder:
@@ -114,6 +127,7 @@ class BatchBuilder:
         tokens, seqs = limits.max_tokens, limits.max_seqs
         self._limits = limits
         self._input_ids, self._positions, self._slots = np.zeros((3, tokens), dtype=np.int32)
+        self._loras = np.zeros(tokens, dtype=np.int32)
         self._table = np.zeros((seqs, limits.max_blocks_per_seq), dtype=np.int32)
         self._seq_lens, self._logits_index = np.zeros((2, seqs), dtype=np.int32)
         self._query_start = np.zeros(seqs + 1, dtype=np.int32)
@@ -128,7 +142,8 @@ class BatchBuilder:
         row = 0
         for index, chunk in enumerate(chunks):
             row = self._place(index, row, chunk)
-        return self._views(row, len(chunks))
+        adapted = any(chunk.slot >= 0 for chunk in chunks)
+        return self._views(row, len(chunks), self._loras[:row] if adapted else None)
 
     def _check(self, chunks: Sequence[Chunk]) -> None:
         rows = sum(len(chunk.tokens) for chunk in chunks)
@@ -144,13 +159,14 @@ class BatchBuilder:
         positions[:] = np.arange(chunk.start, stop, dtype=np.int32)
         self._input_ids[row:end] = chunk.tokens
         self._slots[row:end] = chunk.table.slots(positions)
+        self._loras[row:end] = chunk.slot
         self._table[index] = chunk.table.row
         self._seq_lens[index] = stop
         self._query_start[index + 1] = end
         self._logits_index[index] = end - 1
         return end
 
-    def _views(self, rows: int, seqs: int) -> StepBatch:
+    def _views(self, rows: int, seqs: int, loras: Int32Array | None) -> StepBatch:
         return StepBatch(
             input_ids=self._input_ids[:rows],
             positions=self._positions[:rows],
@@ -160,6 +176,7 @@ class BatchBuilder:
             query_start=self._query_start[: seqs + 1],
             logits_index=self._logits_index[:seqs],
             uniform=rows == seqs,
+            lora_slot=loras,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from vcc.engine.runtime.batch import BatchBuilder, StepBatch, StepLimits
 from vcc.engine.runtime.kv import Int32Array
+from vcc.engine.runtime.placed import chunks_of, slots_of
 from vcc.engine.runtime.sample import SamplingParams
 from vcc.engine.runtime.scheduler import DecodeRun, Finish, LiveSequence, Scheduled, Scheduler
 
@@ -59,12 +60,14 @@ class DecodeRow:
         position: position of the last known token, which the first step computes.
         blocks: its row of the block table, blocks for all steps included.
         stops: token ids that end it.
+        slot: of its adapter; -1 without one.
     """
 
     sample: SampleRow
     position: int
     blocks: Int32Array
     stops: frozenset[int]
+    slot: int = -1
 
 
 class Decoder(Protocol):
@@ -109,7 +112,7 @@ def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Iterator[TokenE
             yield from _decoded(runner, scheduler, run)
             continue
         step = scheduler.schedule()
-        batch = builder.build([part.chunk for part in step])
+        batch = builder.build(chunks_of(runner, step))
         tokens = runner.sample(batch, [_row(part.sequence) for part in step])
         for part, token in zip(step, tokens, strict=True):
             event = _advance(scheduler, part, int(token))
@@ -118,8 +121,15 @@ def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Iterator[TokenE
 
 
 def _decoded(runner: DeviceSampler, scheduler: Scheduler, run: DecodeRun) -> Iterator[TokenEvent]:
+    slots = slots_of(runner, run.sequences)
     rows = [
-        DecodeRow(_row(one), one.length - 1, one.table.row.copy(), one.request.eos)
+        DecodeRow(
+            _row(one),
+            one.length - 1,
+            one.table.row.copy(),
+            one.request.eos,
+            slots[one.request.lora],
+        )
         for one in run.sequences
     ]
     live = dict(enumerate(run.sequences))

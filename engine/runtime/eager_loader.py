@@ -15,7 +15,10 @@ from vcc.engine.graphs.program import VERSION, Call, Element, Program, Symbol, V
 from vcc.engine.graphs.segments import EagerSegments
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.decoder import Decoder, empty_decoder
+from vcc.engine.models.lora.module import empty_adapted
+from vcc.engine.models.lora.spec import lora_of
 from vcc.engine.ops.choice import OpChoice, choice_of
+from vcc.engine.runtime.adapted import adapting
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.settings import Boot, Settings
 from vcc.engine.runtime.step import ModelRunner
@@ -34,6 +37,9 @@ INPUTS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("logits_index", ("B",)),
 )
 """The step interface: names and sizes; N is a number."""
+
+LORA_INPUTS = (*INPUTS, ("lora_slot", ("T",)))
+"""That of a step with adapters."""
 
 
 def load_eager(boot: Boot) -> ModelRunner:
@@ -54,23 +60,31 @@ def _load(boot: Boot, wrap: Callable[[Decoder], Any]) -> ModelRunner:
         load_operators(boot)
         module = _decoder(boot, spec)
     program = eager_program(spec, boot.settings, NAMES[module.dtype])
-    step = torch.no_grad()(wrap(module))
+    step, count = torch.no_grad()(wrap(module)), len(_inputs(boot.settings))
 
     def run(*args: torch.Tensor) -> torch.Tensor:
-        return torch.as_tensor(step(*args[: len(INPUTS)], list(args[len(INPUTS) :])))
+        return torch.as_tensor(step(*args[:count], list(args[count:])))
 
     config = boot.settings.compilation
     segments = None
     if config.cuda_graph_mode is not None and config.cuda_graph_mode.uses(GraphMode.PIECEWISE):
         segments = EagerSegments(config.splitting_ops or ())
-    return assemble(program, {}, {}, {STEP: run}, spec, boot.settings, segments=segments)
+    adapters = adapting(boot, dict(module.named_parameters()))
+    return assemble(
+        *(program, {}, {}, {STEP: run}, spec, boot.settings), segments=segments, adapters=adapters
+    )
+
+
+def _inputs(settings: Settings) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    return LORA_INPUTS if settings.model.enable_lora else INPUTS
 
 
 def _decoder(boot: Boot, spec: DecoderSpec) -> Decoder:
     dtype = boot.settings.model.dtype
     if dtype is None:
         raise IntegrityError("the manifest has no dtype")
-    module = empty_decoder(spec, DTYPES[dtype.torch_name], _choice(boot))
+    lora, made = lora_of(boot.settings.model), (spec, DTYPES[dtype.torch_name], _choice(boot))
+    module = empty_decoder(*made) if lora is None else empty_adapted(*made, lora)
     return module.assign(parameters(boot))
 
 
@@ -84,7 +98,7 @@ def eager_program(spec: DecoderSpec, settings: Settings, dtype: Element) -> Prog
     blocks = settings.max_blocks_per_seq
     inputs = [
         Value(name, "input", "int32", [blocks if size == "N" else size for size in shape], name)
-        for name, shape in INPUTS
+        for name, shape in _inputs(settings)
     ]
     cache = [2, "K", settings.block_size, spec.kv_heads, spec.head_dim]
     caches = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
+from vcc.engine.runtime.placed import check_loras, chunks_of, watch
 from vcc.engine.runtime.sample import Float32Array, sample
 from vcc.engine.runtime.scheduler import Request, Scheduled, Scheduler
 
@@ -23,9 +24,12 @@ def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenE
         One event a token, in the order they are computed.
 
     Raises:
-        UsageError: a prompt is empty, too long or not of the vocabulary; nothing has run then.
+        UsageError: a prompt is empty, too long, not of the vocabulary, or for an adapter that is
+            not loaded; nothing has run then.
     """
     scheduler = Scheduler(runner.limits, requests)
+    check_loras(runner, requests)
+    watch(runner, scheduler)
     if isinstance(runner, DeviceSampler) and runner.samples:
         return device_steps(runner, scheduler)
     return _steps(runner, scheduler)
@@ -35,7 +39,7 @@ def _steps(runner: StepRunner, scheduler: Scheduler) -> Iterator[TokenEvent]:
     builder = BatchBuilder(runner.limits)
     while scheduler.busy:
         step = scheduler.schedule()
-        logits = as_float32(runner.step(builder.build([part.chunk for part in step])))
+        logits = as_float32(runner.step(builder.build(chunks_of(runner, step))))
         for part, row in zip(step, logits, strict=False):
             event = _advance(scheduler, part, row)
             if event is not None:

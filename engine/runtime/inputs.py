@@ -9,12 +9,19 @@ import numpy.typing as npt
 
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import StepBatch, StepLimits
+from vcc.engine.runtime.no_adapters import no_adapters
 
 PER_TOKEN = (("input_ids", 0), ("positions", 0), ("slot_mapping", -1))
 """Inputs [T] and what padding rows hold: slot -1 is written nowhere."""
 
+LORA = ("lora_slot", -1)
+"""The input [T] of a step with adapters; padding rows have none."""
+
 PER_SEQUENCE = (("seq_lens", 0), ("logits_index", 0))
 """Inputs [B] and what padding sequences hold: no rows, row 0 for the unused logits."""
+
+
+NOBODY = np.zeros(0, dtype=np.int32)
 
 
 class InputMemory(Protocol):
@@ -29,7 +36,8 @@ class StepInputs:
 
     def __init__(self, memory: InputMemory, limits: StepLimits) -> None:
         self._limits = limits
-        names = [name for name, _ in (*PER_TOKEN, *PER_SEQUENCE)]
+        adapted = (LORA,) if limits.max_loras else ()
+        names = [name for name, _ in (*PER_TOKEN, *PER_SEQUENCE, *adapted)]
         self._flat = {name: memory.array(name) for name in (*names, "query_start")}
         table = memory.array("block_table")
         self._table = table.reshape(-1, limits.max_blocks_per_seq)
@@ -45,6 +53,9 @@ class StepInputs:
             _fill(self._flat[name], getattr(batch, name), tokens, padding)
         for name, padding in PER_SEQUENCE:
             _fill(self._flat[name], getattr(batch, name), seqs, padding)
+        if self._limits.max_loras:
+            slots = batch.lora_slot if batch.lora_slot is not None else NOBODY
+            _fill(self._flat[LORA[0]], slots, tokens, LORA[1])
         _fill(self._flat["query_start"], batch.query_start, seqs + 1, batch.tokens)
         self._table[: batch.seqs] = batch.block_table
         self._table[batch.seqs : seqs] = 0
@@ -53,6 +64,8 @@ class StepInputs:
         """A step of padding alone: rows that write no slot, sequences that have no rows."""
         for name, padding in PER_TOKEN:
             self._flat[name][:tokens] = padding
+        if self._limits.max_loras:
+            self._flat[LORA[0]][:tokens] = LORA[1]
         for name, padding in PER_SEQUENCE:
             self._flat[name][:seqs] = padding
         self._flat["query_start"][: seqs + 1] = 0
@@ -88,6 +101,7 @@ def check_batch(batch: StepBatch, limits: StepLimits) -> None:
     ):
         _check_range(name, getattr(batch, name), low, high)
     _check_rows(batch)
+    _check_loras(batch, limits)
 
 
 def _check_shapes(batch: StepBatch, limits: StepLimits) -> None:
@@ -104,6 +118,19 @@ def _check_shapes(batch: StepBatch, limits: StepLimits) -> None:
         found = getattr(batch, name).shape
         if found != shape:
             raise UsageError(f"{name} has shape {list(found)}", f"it must be {list(shape)}")
+
+
+def _check_loras(batch: StepBatch, limits: StepLimits) -> None:
+    """Slots of adapters, where there are any."""
+    if batch.lora_slot is None:
+        return
+    if batch.lora_slot.shape != (batch.tokens,):
+        raise UsageError(
+            f"lora_slot has shape {list(batch.lora_slot.shape)}", f"it must be {[batch.tokens]}"
+        )
+    if not limits.max_loras and batch.loras:
+        raise no_adapters()
+    _check_range("lora_slot", batch.lora_slot, LORA[1], max(limits.max_loras, 1))
 
 
 def _check_rows(batch: StepBatch) -> None:

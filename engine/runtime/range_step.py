@@ -17,7 +17,7 @@ from vcc.engine.runtime.wrapper import CaptureGate, GraphWrapper
 TOKENS, SEQS, BLOCKS = "tokens", "seqs", "blocks"
 
 CARRIERS: Mapping[tuple[str, int], str] = {
-    **{(name, 0): TOKENS for name in ("input_ids", "positions", "slot_mapping")},
+    **{(name, 0): TOKENS for name in ("input_ids", "positions", "slot_mapping", "lora_slot")},
     **{(name, 0): SEQS for name in ("block_table", "seq_lens", "logits_index")},
 }
 """Which size an input's dimension is; dimension 1 of a KV cache is the number of blocks."""

@@ -18,6 +18,7 @@ import numpy as np
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import Chunk, StepLimits
 from vcc.engine.runtime.kv import BlockPool, BlockTable, Int32Array
+from vcc.engine.runtime.no_adapters import no_adapters
 from vcc.engine.runtime.sample import GREEDY, SamplingParams
 
 
@@ -43,6 +44,7 @@ class Request:
         params: sampling.
         max_new_tokens: most tokens of the answer.
         eos: token ids that end the answer; empty to never stop on one.
+        lora: name of the adapter; empty without one.
     """
 
     index: int
@@ -50,6 +52,7 @@ class Request:
     params: SamplingParams = GREEDY
     max_new_tokens: int = 16
     eos: frozenset[int] = frozenset()
+    lora: str = ""
 
 
 def check_request(request: Request, limits: StepLimits) -> None:
@@ -69,6 +72,8 @@ def check_request(request: Request, limits: StepLimits) -> None:
             f"it has {count} tokens, the context holds {limits.context}, the answer included",
             "shorten the prompt, or compile with a larger --max-model-len",
         )
+    if request.lora and not limits.max_loras:
+        raise no_adapters()
     wrong = next((t for t in request.token_ids if not 0 <= t < limits.vocab), None)
     if wrong is not None:
         raise UsageError(
@@ -229,9 +234,20 @@ class Scheduler:
             sequence.table.release()
         return finish
 
+    def loras(self) -> frozenset[str]:
+        """Names of the adapters of all requests under way."""
+        return frozenset(one.request.lora for one in (*self._running, *self._waiting))
+
+    def _has_slot(self, sequence: LiveSequence) -> bool:
+        """Whether its adapter fits beside those of the running sequences."""
+        running = {one.request.lora for one in (*self._running, sequence)} - {""}
+        return not sequence.request.lora or len(running) <= self._limits.max_loras
+
     def _may_admit(self) -> bool:
         """Whether the first waiting sequence could begin now."""
         if not self._waiting or len(self._running) >= self._limits.max_seqs:
+            return False
+        if not self._has_slot(self._waiting[0]):
             return False
         return self._pool.blocks_for(self._waiting[0].length) <= self._pool.free_blocks
 
@@ -255,6 +271,8 @@ class Scheduler:
     def _admit(self, step: list[Scheduled], budget: int) -> None:
         while self._waiting and budget and len(self._running) < self._limits.max_seqs:
             sequence = self._waiting[0]
+            if not self._has_slot(sequence):
+                return
             # Blocks for the whole of it at once: admitting on hope would only be preempted.
             if not sequence.table.append(sequence.length):
                 return

@@ -17,6 +17,7 @@ from vcc.engine.config.types import CompilationConfig, ModelConfig
 from vcc.engine.events import Events
 from vcc.engine.models.source import Source
 from vcc.engine.monitor import Counters, Ledger
+from vcc.engine.runtime.descriptors import lora_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,12 @@ class Settings:
     def max_seqs(self) -> int:
         """Most sequences of a step."""
         return self.model.max_num_seqs or 1
+
+    @property
+    def lora_cases(self) -> tuple[int, ...]:
+        """Numbers of active adapters that have graphs of their own."""
+        specialise = self.compilation.cudagraph_specialize_lora is True
+        return lora_counts(self.model.max_loras or 0, specialise=specialise)
 
     def playing(self, play: Play) -> Settings:
         """With the graphs that a run asks for, where the artifact holds steps of every size."""

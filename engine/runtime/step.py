@@ -10,6 +10,7 @@ import torch
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.graphs.base import GraphBackend, StepContext
 from vcc.engine.graphs.cpu import CpuGraphs, execute
+from vcc.engine.runtime.adapted import Adapting, nobody
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.descriptors import BatchDescriptor
@@ -32,6 +33,7 @@ class Parts:
         limits, dispatcher, stat: of its steps.
         backend: makes PIECEWISE graphs; FULL ones are lists of calls.
         ops_as_pieces: see `RangeStep`.
+        adapters: makes those that can be loaded into the code.
     """
 
     codes: Sequence[StepCode]
@@ -40,6 +42,7 @@ class Parts:
     backend: GraphBackend
     stat: GraphStat
     ops_as_pieces: bool = False
+    adapters: Adapting = nobody
 
 
 class ModelRunner:
@@ -52,6 +55,7 @@ class ModelRunner:
         self.mode = parts.dispatcher.mode
         self._parts = parts
         self._turn = Turn()
+        self.adapters = parts.adapters(self._turn)
         self._inputs = StepInputs(parts.codes[0].memory, parts.limits)
         self._steps = [
             RangeStep(
@@ -100,7 +104,7 @@ class ModelRunner:
             return self._step(batch)
 
     def _step(self, batch: StepBatch) -> torch.Tensor:
-        decision = self._parts.dispatcher.dispatch(batch.tokens, batch.uniform)
+        decision = self._parts.dispatcher.dispatch(batch.tokens, batch.uniform, loras=batch.loras)
         tokens = decision.descriptor.tokens
         seqs = self._seqs(decision.mode, decision.descriptor, batch)
         self._inputs.write(batch, tokens, seqs)

@@ -16,6 +16,7 @@ from vcc.engine.graphs.program import Program, Value
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.weights import load_weights
 from vcc.engine.ops.register import load_ops, operator
+from vcc.engine.runtime.adapted import adapting, stacks_of
 from vcc.engine.runtime.assemble import assemble
 from vcc.engine.runtime.elf import check_library
 from vcc.engine.runtime.golden import check_goldens
@@ -42,13 +43,20 @@ class OpenedProgram:
     pieces: Mapping[str, RunPiece]
     ops: Mapping[str, Any]
 
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """The weights by parameter name."""
+        values = (value for one in self.programs for value in one.program.of_role("weight"))
+        return {value.target: self.given[value.name] for value in values}
+
 
 def load_pieces(boot: Boot) -> ModelRunner:
     """A runner over the artifact's pieces; errors as `open_program`."""
     found = open_program(boot, _weights, lambda symbol: size_kind(symbol) == TOKENS)
     with boot.ledger.phase("pieces"):
         parts = (found.programs, found.given, found.pieces, found.ops)
-        return assemble(*parts, boot.source.spec, boot.settings)
+        adapters = adapting(boot, found.parameters)
+        return assemble(*parts, boot.source.spec, boot.settings, adapters=adapters)
 
 
 def open_program(
@@ -117,7 +125,7 @@ def parameters(boot: Boot) -> dict[str, torch.Tensor]:
     boot.events.note(
         f"weights: {ledger.bytes_viewed} bytes viewed in place, {ledger.bytes_copied} copied"
     )
-    return weights
+    return weights | stacks_of(boot)
 
 
 def constants_of_artifact(boot: Boot, program: Program) -> dict[str, torch.Tensor]:

@@ -10,7 +10,8 @@ import torch
 
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
-from vcc.engine.models.decoder import Decoder
+from vcc.engine.models.lora.module import decoder_with
+from vcc.engine.models.lora.spec import LoraSpec
 from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.torch_shim.fake import fake_mode
@@ -32,6 +33,9 @@ LAYOUT: Mapping[str, tuple[tuple[str, int], ...]] = {
 }
 """Dimensions of the small int32 inputs: axis and what is added to it."""
 
+LORA_LAYOUT = {**LAYOUT, "lora_slot": (("T", 0),)}
+"""Those of a step with adapters."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepShape:
@@ -51,29 +55,33 @@ class StepShape:
 
 
 def decoder_trace(
-    spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice, shape: StepShape
+    spec: DecoderSpec,
+    dtype: torch.dtype,
+    ops: OpChoice,
+    shape: StepShape,
+    lora: LoraSpec | None = None,
 ) -> TraceRequest:
     """What to trace for a decoder; nothing of its weights is allocated."""
-    mode = fake_mode()
+    mode, layout = fake_mode(), LAYOUT if lora is None else LORA_LAYOUT
     most = {"T": shape.max_tokens, "B": shape.max_seqs, "K": MOST_BLOCKS}
     sizes = {axis: min(HINTS[axis], high) for axis, high in most.items()}
     sizes["N"] = shape.max_blocks_per_seq
     # A size with one value only is a constant, not an axis.
     axes = tuple(Axis(name, 1, high) for name, high in most.items() if high > 1)
     names = frozenset(axis.name for axis in axes)
-    module, constants = fake_decoder(spec, dtype, ops, mode)
+    module, constants = fake_decoder(spec, dtype, ops, mode, lora)
     with mode:
         arguments: dict[str, Any] = {
             name: torch.empty([sizes[axis] + add for axis, add in dims], dtype=torch.int32)
-            for name, dims in LAYOUT.items()
+            for name, dims in layout.items()
         }
         cache = spec.kv_shape(sizes["K"], shape.block_size)
         arguments["kv_caches"] = [torch.empty(cache, dtype=dtype) for _ in range(spec.layers)]
-    return TraceRequest(module, arguments, _dynamic(names), axes, constants, mode)
+    return TraceRequest(module, arguments, _dynamic(layout, names), axes, constants, mode)
 
 
 def fake_decoder(
-    spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice, mode: Any
+    spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice, mode: Any, lora: LoraSpec | None = None
 ) -> tuple[torch.nn.Module, Mapping[str, torch.Tensor]]:
     """A decoder whose tensors are fake, and the data of the buffers that it computes.
 
@@ -89,17 +97,19 @@ def fake_decoder(
             as_empty(traced)
         return traced, traced.constants
     with mode:
-        module = Decoder(spec, dtype, ops)
+        module = decoder_with(spec, dtype, ops, lora)
     return module, {name: torch.from_numpy(data) for name, data in constants_of(spec).items()}
 
 
-def _dynamic(axes: frozenset[str]) -> dict[str, dict[int, str | tuple[str, int]]]:
+def _dynamic(
+    layout: Mapping[str, tuple[tuple[str, int], ...]], axes: frozenset[str]
+) -> dict[str, dict[int, str | tuple[str, int]]]:
     dynamic: dict[str, dict[int, str | tuple[str, int]]] = {
         name: {
             dim: (axis, add) if add else axis
             for dim, (axis, add) in enumerate(dims)
             if axis in axes
         }
-        for name, dims in LAYOUT.items()
+        for name, dims in layout.items()
     }
     return dynamic | {"kv_caches": {1: "K"}}

@@ -100,10 +100,12 @@ class Forcer:
         runner: a booted artifact.
         every_row: ask for the logits of each token, not of each sequence's last. A step has one
             row of logits a sequence, so it is repeated, each time for other rows.
+        slots: the slot of each sequence's adapter, where it has one.
     """
 
     runner: StepRunner
     every_row: bool = True
+    slots: Mapping[int, int] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
     tables: dict[int, list[int]] = field(default_factory=dict)
     lengths: dict[int, int] = field(default_factory=dict)
@@ -142,7 +144,9 @@ class Forcer:
             "logits_index": [end - 1 for end in starts[1:]],
         }
         arrays = {name: np.asarray(values, dtype=np.int32) for name, values in fields.items()}
-        return StepBatch(**arrays, uniform=starts[-1] == len(work))
+        loras = np.asarray([self.slots.get(s, -1) for s in owners], dtype=np.int32)
+        uniform = starts[-1] == len(work)
+        return StepBatch(**arrays, uniform=uniform, lora_slot=loras if self.slots else None)
 
     def _grow(self, sequence: int, count: int) -> list[int]:
         start = self.lengths.get(sequence, 0)

@@ -63,6 +63,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "compilation.compile_sizes": ((4,), "code"),
     "compilation.compile_ranges": ((4,), "code"),
     "compilation.capture_sizes": ((1,), "plan"),
+    "compilation.cudagraph_specialize_lora": (False, "plan"),
     "compilation.max_capture_size": (16, "plan"),  # folded into the sizes
     "compilation.custom_ops": (("all",), "code"),
     "compilation.inductor_config": ((("cpp.simdlen", 128),), "code"),
@@ -79,6 +80,10 @@ OTHER: dict[str, tuple[Any, str]] = {
     "model.max_num_seqs": (64, "code plan"),  # default sizes follow it
     "model.max_num_batched_tokens": (1024, "code"),
     "model.block_size": (32, "plan"),
+    "model.enable_lora": (True, "code plan"),  # graphs for each number of adapters
+    "model.max_loras": (2, "code"),
+    "model.max_lora_rank": (64, "code"),
+    "model.lora_target_modules": (("q_proj",), "code"),
     "parallel.tp": (2, "refused"),
     "parallel.ep": (2, "refused"),
     "parallel.dp": (2, "refused"),
@@ -140,6 +145,8 @@ def test_a_mutated_field_changes_the_keys_that_it_must(demo: BuildRequest, path:
             settle(mutated(demo, path, value))
         return
     base = replace(demo, target=Target.parse("sm_90")) if path == "target.sm_count" else demo
+    if "lora" in path and path != "model.enable_lora":  # they say nothing without it
+        base = mutated(demo, "model.enable_lora", True)
     before, after = keys_of(base), keys_of(mutated(base, path, value))
     changed = [name for name in ("code", "plan") if getattr(before, name) != getattr(after, name)]
     assert changed == wanted.split()
@@ -207,9 +214,9 @@ def test_a_mode_that_compiles_nothing_has_no_compiler_in_its_key(demo: BuildRequ
     assert not [label for label in labels if label.startswith(prefixes)]
 
 
-def test_a_speculative_or_lora_field_is_refused_by_name() -> None:
+def test_a_speculative_field_is_refused_by_name() -> None:
     """F106: what no version has is no field that could be left out of a key."""
-    for name in ("speculative_tokens", "lora_slots", "kv_cache_dtype"):
+    for name in ("speculative_tokens", "lora_dtype", "kv_cache_dtype"):
         with pytest.raises(ConfigError, match=name):
             ask("demo", config=f'{{"{name}": 2}}')
 

@@ -41,6 +41,7 @@ OTHER: dict[type, dict[str, object]] = {
         "use_inductor_graph_partition": True,
         "compile_ranges": (4,),
         "capture_sizes": (1,),
+        "cudagraph_specialize_lora": True,
         "max_capture_size": 16,
         "custom_ops": ("all",),
         "inductor_config": (("a", 1),),
@@ -55,6 +56,10 @@ OTHER: dict[type, dict[str, object]] = {
         "max_num_seqs": 9,
         "max_num_batched_tokens": 9,
         "block_size": 9,
+        "enable_lora": True,
+        "max_loras": 9,
+        "max_lora_rank": 9,
+        "lora_target_modules": ("q_proj",),
     },
     ParallelConfig: {"tp": 2, "ep": 2, "dp": 2},
 }

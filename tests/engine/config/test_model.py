@@ -16,7 +16,7 @@ def settle(model: ModelConfig, dtype: Dtype = Dtype.BF16, where: Platform = Plat
 
 def test_limits_are_filled_and_kept() -> None:
     found = settle(ModelConfig("demo", max_num_seqs=4))
-    assert found == ModelConfig("demo", None, Dtype.BF16, None, 4096, 4, 2048, 16)
+    assert found == ModelConfig("demo", None, Dtype.BF16, None, 4096, 4, 2048, 16, False)
 
 
 def test_an_fp16_checkpoint_runs_as_fp32_on_cpu_unless_fp16_was_asked_for() -> None:
