@@ -96,7 +96,7 @@ def outcome(runner: PlayerRunner, shape: Shape, step: StepBatch) -> Outcome:
     for cache in caches(runner):
         player.write(cache.address, np.zeros(cache.bytes, np.uint8))
     slot = player.slot()
-    runner._inputs[slot].write(step, shape.tokens, shape.seqs)
+    runner._inputs[runner.player][slot].write(step, shape.tokens, shape.seqs)
     rows = [SampleRow(SamplingParams(0.8, 20, 0.9, 7), i, 0) for i in range(shape.seqs)]
     write_sampling(layout, slot, rows, shape.seqs)
     inputs, read = Inputs.STEP | Inputs.SAMPLING, Read.LOGITS
@@ -145,7 +145,7 @@ def test_ten_thousand_replays_neither_drift_nor_grow(runner: PlayerRunner) -> No
     shape = next(one for one in shapes(runner) if one.mode is Mode.FULL and one.tokens >= 4)
     step = batch(runner, shape)
     slot = runner.player.slot()
-    runner._inputs[slot].write(step, shape.tokens, shape.seqs)
+    runner._inputs[runner.player][slot].write(step, shape.tokens, shape.seqs)
 
     def logits() -> bytes:
         address = runner.player.step(shape, shape.seqs, slot, Inputs.STEP, Read.LOGITS)
