@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
 from vcc.engine.models.lora.module import decoder_with
@@ -77,7 +78,9 @@ def decoder_trace(
         }
         cache = spec.kv_shape(sizes["K"], shape.block_size)
         arguments["kv_caches"] = [torch.empty(cache, dtype=dtype) for _ in range(spec.layers)]
-    return TraceRequest(module, arguments, _dynamic(layout, names), axes, constants, mode)
+    dynamic, traced = _dynamic(layout, names), isinstance(spec, TracedSpec)
+    positions = "positions" if traced else ""
+    return TraceRequest(module, arguments, dynamic, axes, constants, mode, positions=positions)
 
 
 def fake_decoder(
@@ -92,6 +95,12 @@ def fake_decoder(
         from vcc.engine.models.transformers.model import as_empty  # of such decoders only
         from vcc.engine.models.transformers.step import TracedDecoder
 
+        if lora is not None:
+            raise ModelError(
+                f"adapters are not supported for {spec.architecture}",
+                "only built-in decoders have inputs for them",
+                "vcc compile --list-models names those",
+            )
         traced = TracedDecoder(spec, dtype, ops)
         with mode:
             as_empty(traced)

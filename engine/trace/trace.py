@@ -14,6 +14,7 @@ from vcc.engine.torch_shim import export as shim
 from vcc.engine.trace.assigned import refused_assignments
 from vcc.engine.trace.failure import TRAILER, cannot_trace
 from vcc.engine.trace.overlaps import refuse_overlaps
+from vcc.engine.trace.rows import refuse_mixed_rows
 from vcc.engine.types import Placeholder, Traced
 
 NARROWED = "Constraints violated"
@@ -42,6 +43,8 @@ class TraceRequest:
         mode: the fake mode of the examples; None when module and examples are real.
         once: comparisons of sizes go the way of the examples, and what they found out about sizes
             is dropped: the graph stands for every declared size.
+        positions: the input that says where tokens are, for a model that was written for one
+            sequence and must keep the rows of several apart; empty for any other.
     """
 
     module: torch.nn.Module
@@ -51,6 +54,7 @@ class TraceRequest:
     constants: Mapping[str, torch.Tensor]
     mode: Any = None
     once: bool = False
+    positions: str = ""
 
 
 def trace(request: TraceRequest) -> Traced:
@@ -58,8 +62,8 @@ def trace(request: TraceRequest) -> Traced:
 
     Raises:
         CompileError: the model cannot be traced, it assigns a buffer anew, a range came out
-            narrower than declared, a size depends on data, a constant has no data, or an operator
-            reads what it writes.
+            narrower than declared, a size depends on data, a constant has no data, an operator
+            reads what it writes, or rows that must stay apart meet.
     """
     request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
     dims: dict[str, Any] = {
@@ -79,6 +83,8 @@ def trace(request: TraceRequest) -> Traced:
     graph = shim.graph_before_decomposition(program)
     placeholders = _used(graph, shim.placeholders_of(program))
     refuse_overlaps(graph.graph)
+    if request.positions:
+        refuse_mixed_rows(graph.graph, request.positions)
     return Traced(
         graph=graph,
         placeholders=placeholders,

@@ -120,12 +120,40 @@ def make_checkpoint(
     Returns:
         The directory, with config, weights, tokenizer and generation settings.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     _quiet()
     fields = SIZES | OWN_SIZES[arch] | {"tie_word_embeddings": tied} | overrides
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(arch, **fields))
-    _redraw(model, seed, zero_centred=arch.startswith("gemma"))
+    return write_redrawn(
+        directory, model, dtype, seed, shards=shards, zero_centred=arch.startswith("gemma")
+    )
+
+
+def write_redrawn(
+    directory: Path,
+    model: Any,
+    dtype: str = "float32",
+    seed: int = 0,
+    *,
+    shards: int = 1,
+    zero_centred: bool = False,
+) -> Path:
+    """Write a decoder of transformers with every parameter redrawn, and a tokenizer for it.
+
+    Args:
+        directory: made if it is missing.
+        model: of transformers.
+        dtype, seed, shards: as `make_checkpoint`.
+        zero_centred: its norms add 1 to their weights.
+
+    Returns:
+        The directory.
+    """
+    from transformers import GenerationConfig
+
+    _quiet()
+    _redraw(model, seed, zero_centred=zero_centred)
     model.to(getattr(torch, dtype))
     size = sum(p.numel() * p.element_size() for p in set(model.parameters()))
     model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -164,10 +192,10 @@ def _redraw(model: torch.nn.Module, seed: int, *, zero_centred: bool) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             spread = torch.rand(parameter.shape, generator=generator) * 2 - 1
-            if "norm" in name:
-                parameter.copy_(spread * 0.3 + (0.0 if zero_centred else 1.0))
-            elif name.endswith("bias"):
+            if name.endswith("bias"):
                 parameter.copy_(spread * 0.1)
+            elif "norm" in name or ".ln_" in name:
+                parameter.copy_(spread * 0.3 + (0.0 if zero_centred else 1.0))
             else:
                 drawn = torch.randn(parameter.shape, generator=generator)
                 wide = 1e-3 if name.endswith("mlp.gate.weight") else 1.5
