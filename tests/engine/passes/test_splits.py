@@ -53,6 +53,18 @@ def test_slices_that_make_up_a_dimension_are_one_split(name: str) -> None:
     assert proof.report.matches >= 1
 
 
+def test_a_part_of_a_split_is_split_again() -> None:
+    """As heads that are rotated in part are cut: the part that rotates is cut in halves."""
+
+    def model(m: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        turned, kept = x[:, :4], x[:, 4:]
+        return torch.cat((-turned[:, 2:], turned[:, :2]), 1), kept.relu()
+
+    left, proof = after(model)
+    assert left == ["split_with_sizes.default"] * 2
+    assert proof.report.matches == 2
+
+
 EQUAL: dict[str, Model] = {
     "split": lambda m, x: (x.split([4, 4], 1)[0] + x.split([4, 4], 1)[1], x * 2),
     "chunk": lambda m, x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1],
