@@ -2,7 +2,9 @@
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
 
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -27,6 +29,9 @@ Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
 Tensor lora_shrink(const Tensor& x, const Tensor& a, const Tensor& slots);
 Tensor lora_expand(const Tensor& y, const Tensor& low, const Tensor& b, const Tensor& slots,
                    std::vector<int64_t> widths);
+Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& x_scale,
+                     const Tensor& w_scale, std::optional<Tensor> bias, std::vector<int64_t> ranges,
+                     torch::headeronly::ScalarType dtype);
 Tensor gelu_and_mul(const Tensor& x, bool tanh);
 Tensor rms_norm_quant(const Tensor& x, const Tensor& weight, const Tensor& scale, double eps,
                       double weight_offset);

@@ -16,13 +16,14 @@ from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.golden import Argument, Array, Bound, Golden, errors, exceeds
 from vcc.engine.torch_shim.aoti_runner import RunPiece
-from vcc.engine.torch_shim.nodes import is_opaque, is_random, mutated_arguments
+from vcc.engine.torch_shim.nodes import is_opaque, is_random, mutated_arguments, overload_name
 from vcc.engine.types import Piece, TensorSpec
 
 BUDGET = 1 << 30
 """Bytes that a golden's arguments and its largest fp32 copy may take in one worker."""
 
 LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
+FP8_TYPES = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 SIZES = (5, 3, 2, 4)
 """Sizes of the first symbols of a golden: small, and different from each other."""
 
@@ -41,7 +42,8 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
     """The golden of a piece, after checking that its compiled library meets it.
 
     The bound follows the numbers rule: in fp32 1e-4 of the largest value, in a narrower dtype
-    1.25 times the error of the eager piece in that dtype.
+    1.25 times the error of the eager piece in that dtype, and at least one unit in the last place
+    of bf16, or of fp8 in a piece that quantises, at the largest value.
 
     Raises:
         CompileError: the compiled library does not compute what the graph says.
@@ -175,16 +177,37 @@ def _bounds(
     # A piece of fp32 arguments may still compute in a narrower type inside.
     narrow = any(spec.dtype in LOW_PRECISION for spec in piece.arguments)
     narrow = narrow or any(errors(got, want)[0] > 0 for got, want in pairs)
-    return [_bound(got, want, narrow) for got, want in pairs]
+    quantised = _quantises(piece)
+    unit = UNIT_FP8 if quantised else UNIT_BF16
+    return [_bound(got, want, narrow or quantised, unit) for got, want in pairs]
 
 
-def _bound(eager: Array, reference: Array, narrow: bool) -> Bound:
+UNIT_BF16, UNIT_FP8 = 2.0**-7, 2.0**-3
+"""One unit in the last place, as a share of a value."""
+
+
+def _quantises(piece: Piece) -> bool:
+    """Whether a piece rounds to fp8: how it rounded before decides about a whole step of the type.
+
+    It names the type, or calls an operator of ours whose results have it.
+    """
+    calls = [node for node in piece.graph.graph.nodes if node.op == "call_function"]
+    named = any(
+        given in FP8_TYPES
+        for n in calls
+        for given in (*n.args, *n.kwargs.values())
+        if isinstance(given, torch.dtype)
+    )
+    return named or any("_quant" in (overload_name(node.target) or "") for node in calls)
+
+
+def _bound(eager: Array, reference: Array, narrow: bool, unit: float) -> Bound:
     largest = float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0))
     if not narrow:
         return Bound(1e-4 * largest, 1e-4 * largest)
     maximum, rms = errors(eager, reference)
-    # One unit in the last place of bf16 at the largest value: eager may happen to be exact.
-    unit = 2.0**-7 * largest
+    # One unit in the last place at the largest value: eager may happen to be exact.
+    unit = unit * largest
     return Bound(max(1.25 * maximum, unit), max(1.25 * rms, unit / 4))
 
 

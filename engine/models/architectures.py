@@ -14,12 +14,12 @@ from vcc.engine.models.config_fields import (
     flag,
     name_in,
     positive,
-    quantisation_of,
     scalar,
     whole,
 )
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_ropes import HeadShape
+from vcc.engine.models.quant.parse import quant_of
 from vcc.engine.models.remote_code import brings_code
 from vcc.engine.models.traced_spec import traced_of
 
@@ -45,7 +45,7 @@ def spec_of(config: Config) -> DecoderSpec:
     if traced is not None:
         return traced
     name = _architecture_name(config)
-    _refuse_quantised(config)
+    quant = quant_of(config)
     row = ARCHITECTURES[name]
     hidden, heads = positive(config, "hidden_size"), positive(config, "num_attention_heads")
     head_dim = _head_dim(config, row, hidden, heads)
@@ -83,6 +83,7 @@ def spec_of(config: Config) -> DecoderSpec:
         ropes=ropes,
         layer_ropes=layer_ropes,
         experts=row.experts(config, layers) if row.experts else None,
+        quant=quant,
     )
     return _checked(spec, config)
 
@@ -99,16 +100,6 @@ def _architecture_name(config: Config) -> str:
     if brings_code(config):
         why += "; code that the checkpoint brings along is not run, trusted or not"
     raise ModelError(f"architecture {name} is not supported", why, supported)
-
-
-def _refuse_quantised(config: Config) -> None:
-    method = quantisation_of(config)
-    if method is not None:
-        raise ModelError(
-            f"quantised checkpoint ({method}) is not supported",
-            "its weights need kernels that are not built in",
-            "use the unquantised checkpoint of the model",
-        )
 
 
 def _switch(config: Config, rule: bool | str, default: bool = False) -> bool:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import eq
 
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.expressions import Binding, FromTensor, Tied, parse
-from vcc.engine.models.layer_weights import layer_weights, stacked_in
+from vcc.engine.models.layer_weights import Weight, layer_weights, stacked_in
+from vcc.engine.models.quant.spec import FP8
+from vcc.engine.models.quant.stored import wrong_dtype
+from vcc.engine.models.quant.weights import Scales, same_shape, scales_of
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 from vcc.engine.models.traced_spec import TracedSpec
 
@@ -101,12 +105,21 @@ def expected_tensors(spec: DecoderSpec) -> Mapping[str, Shape]:
     if isinstance(spec, TracedSpec):
         return {}
     expected = {EMBED: (spec.vocab, spec.hidden), "model.norm.weight": (spec.hidden,)}
-    if not spec.tied:
-        expected[HEAD] = (spec.vocab, spec.hidden)
-    for index in range(spec.layers):
-        for weight in layer_weights(spec, index):
-            expected.update(weight.tensors())
+    for weight in all_weights(spec):
+        expected.update(weight.tensors())
     return expected
+
+
+def all_weights(spec: DecoderSpec) -> Iterator[Weight | Scales]:
+    """The weights of the output head, where it has its own, and of all layers."""
+    if not spec.tied:
+        module = HEAD.removesuffix(".weight")
+        fp8 = spec.quant is not None and spec.quant.covers([module])
+        yield Weight("head.weight", ((HEAD, (spec.vocab, spec.hidden)),), fp8=fp8)
+        if spec.quant is not None and fp8:
+            yield from scales_of(spec.quant, "head", ((module, spec.vocab),), spec.hidden)
+    for index in range(spec.layers):
+        yield from layer_weights(spec, index)
 
 
 def check(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
@@ -130,14 +143,15 @@ def check(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
 
 
 def _differences(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> Iterator[str]:
-    expected = expected_tensors(spec)
+    expected, kinds = expected_tensors(spec), stored_kinds(spec)
     for name, shape in expected.items():
+        kind = kinds.get(name, "")
         if name not in tensors:
             yield f"{name} is missing"
-        elif tensors[name].shape != shape:
+        elif not (same_shape if kind == "scale" else eq)(tensors[name].shape, shape):
             yield f"{name} is {list(tensors[name].shape)}, the config says {list(shape)}"
-        elif "float" not in tensors[name].dtype:
-            yield f"{name} is {tensors[name].dtype}, weights are floating-point"
+        elif why := wrong_dtype(tensors[name].dtype, kind):
+            yield f"{name} is {tensors[name].dtype}, {why}"
     for name in tensors:
         if name not in expected and not _ignored(spec, name, tensors):
             yield f"{name} is not part of the model"
@@ -149,10 +163,33 @@ def _ignored(spec: DecoderSpec, name: str, tensors: Mapping[str, TensorInfo]) ->
     return tied_head or name.endswith(_IGNORED_SUFFIX)
 
 
+def stored_kinds(spec: DecoderSpec) -> Mapping[str, str]:
+    """The tensors of a quantised checkpoint that are `fp8` weights or a `scale`, by name."""
+    if spec.quant is None:
+        return {}
+    return {
+        name: "scale" if isinstance(weight, Scales) else "fp8"
+        for weight in all_weights(spec)
+        if isinstance(weight, Scales) or weight.fp8
+        for name, _ in weight.tensors()
+    }
+
+
+def parameter_dtypes(spec: DecoderSpec) -> Mapping[str, str]:
+    """Parameters that are not in the model's dtype: fp8 weights, and scales in fp32."""
+    if spec.quant is None:
+        return {}
+    return {
+        weight.parameter: "float32" if isinstance(weight, Scales) else FP8
+        for weight in all_weights(spec)
+        if isinstance(weight, Scales) or weight.fp8
+    }
+
+
 def _bindings(spec: DecoderSpec) -> Iterator[tuple[str, Binding]]:
     yield "embed.weight", FromTensor(EMBED)
-    for index in range(spec.layers):
-        for weight in layer_weights(spec, index):
-            yield weight.parameter, weight.binding()
     yield "norm.weight", FromTensor("model.norm.weight")
-    yield "head.weight", Tied("embed.weight") if spec.tied else FromTensor(HEAD)
+    if spec.tied:
+        yield "head.weight", Tied("embed.weight")
+    for weight in all_weights(spec):
+        yield weight.parameter, weight.binding()

@@ -66,12 +66,3 @@ def name_in(config: Mapping[str, Any], name: str, default: str, allowed: tuple[s
             f"{name} {value!r} is not supported", hint=f"supported: {', '.join(allowed)}"
         )
     return str(value)
-
-
-def quantisation_of(config: Mapping[str, Any]) -> str | None:
-    """The quantisation method a checkpoint declares, or None."""
-    declared = config.get("quantization_config") or config.get("compression_config")
-    if not declared:
-        return None
-    method = declared.get("quant_method") if isinstance(declared, Mapping) else None
-    return str(method or "unnamed method")

@@ -13,7 +13,7 @@ from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
 from vcc.engine.models.feed_forward import feed_forward
 from vcc.engine.models.layer_ropes import NO_ROPE
-from vcc.engine.models.linear import Linear
+from vcc.engine.models.quant.linear import projection
 from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.layers import RMSNorm, RotaryEmbedding
@@ -59,8 +59,9 @@ class Attention(nn.Module):
         self.widths = [spec.q_width, spec.kv_width, spec.kv_width]
         self.head_dim, self.scale = spec.head_dim, spec.scale
         self.window, self.cap = spec.windows[index], spec.attention_cap
-        self.qkv = Linear(spec.hidden, sum(self.widths), spec.qkv_bias)
-        self.o = Linear(spec.q_width, spec.hidden, spec.o_bias)
+        qkv, o, path = sum(self.widths), spec.q_width, f"layers.{index}.attn"
+        self.qkv = projection(spec, ops, f"{path}.qkv", spec.hidden, qkv, spec.qkv_bias)
+        self.o = projection(spec, ops, f"{path}.o", o, spec.hidden, spec.o_bias)
         self.rope_index = spec.layer_ropes[index]
         self.rope = RotaryEmbedding(spec.head_dim, choice=ops)
         self.q_norm = _norm(spec, ops, spec.head_dim) if spec.qk_norm else None
@@ -142,7 +143,7 @@ class Decoder(nn.Module):
         self.embed = Embedding(spec)
         self.layers = nn.ModuleList(Layer(spec, index, choice) for index in range(spec.layers))
         self.norm = _norm(spec, choice)
-        self.head = Linear(spec.hidden, spec.vocab, bias=False)
+        self.head = projection(spec, choice, "head", spec.hidden, spec.vocab, bias=False)
         _cast_parameters(self, dtype)
         constants = constants_of(spec)
         self.frequencies = tuple(constants)
@@ -227,7 +228,10 @@ def empty_decoder(spec: DecoderSpec, dtype: torch.dtype, ops: OpChoice | None = 
 def _cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
     """`model.to(dtype)`, which cannot swap parameters that are fake tensors."""
     for module in model.modules():
+        own: frozenset[str] = getattr(module, "own_dtypes", frozenset())
         for name, parameter in tuple(module.named_parameters(recurse=False)):
+            if name in own:
+                continue
             setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
 
 

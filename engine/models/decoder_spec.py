@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vcc.engine.models.expert_spec import ExpertSpec
+from vcc.engine.models.quant.spec import QuantSpec
 from vcc.engine.models.rope import RopeSpec
 
 
@@ -30,6 +31,7 @@ class DecoderSpec:
         ropes: the distinct rotary embeddings.
         layer_ropes: for each layer the index of its rope; -1 means none.
         experts: those of the sparse layers; None where all are dense.
+        quant: how projections are quantised; None where they are not.
     """
 
     architecture: str
@@ -58,6 +60,7 @@ class DecoderSpec:
     ropes: tuple[RopeSpec, ...]
     layer_ropes: tuple[int, ...]
     experts: ExpertSpec | None = None
+    quant: QuantSpec | None = None
 
     @property
     def q_width(self) -> int:

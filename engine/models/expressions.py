@@ -3,12 +3,13 @@
 An expression has a text form that is stored in the manifest:
 
     expr := tensor("name") | tied("parameter") | rows(expr, a:b) | transpose(expr)
-          | cat(expr, ...) | stack(expr, ...) | stack(expr, a:b)
+          | cat(expr, ...) | stack(expr, ...) | stack(expr, a:b) | flat(expr)
 
 `cat` and `stack` join along the first dimension, `rows` takes rows a to b of it, `transpose` swaps
-the two dimensions of a matrix, `tied` is the tensor of another parameter. `stack(expr, a:b)` stacks
-the expressions that come of putting each number from a to b - 1 for `*` in the names of tensors: a
-layer of 128 experts takes one line. Names are JSON strings.
+the two dimensions of a matrix, `flat` makes a vector of all elements in order, `tied` is the tensor
+of another parameter. `stack(expr, a:b)` stacks the expressions that come of putting each number
+from a to b - 1 for `*` in the names of tensors: a layer of 128 experts takes one line. Names are
+JSON strings.
 Torch-free.
 """
 
@@ -102,7 +103,17 @@ class Transpose:
         return f"transpose({self.source})"
 
 
-Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose"
+@dataclass(frozen=True, slots=True)
+class Flat:
+    """All elements of an expression as a vector."""
+
+    source: Binding
+
+    def __str__(self) -> str:
+        return f"flat({self.source})"
+
+
+Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose | Flat"
 
 
 def _numbered(binding: Binding, number: str) -> Binding:
@@ -111,7 +122,7 @@ def _numbered(binding: Binding, number: str) -> Binding:
         return FromTensor(binding.name.replace("*", number))
     if isinstance(binding, (Cat, Stack)):
         return replace(binding, parts=tuple(_numbered(part, number) for part in binding.parts))
-    if isinstance(binding, (Rows, Each, Transpose)):
+    if isinstance(binding, (Rows, Each, Transpose, Flat)):
         return replace(binding, source=_numbered(binding.source, number))
     return binding
 
@@ -242,4 +253,5 @@ _FORMS: dict[str, Callable[[_Reader, int], Binding]] = {
     "cat": lambda reader, depth: Cat(reader.parts(depth)),
     "stack": _Reader.stack,
     "transpose": lambda reader, depth: Transpose(reader.expression(depth)),
+    "flat": lambda reader, depth: Flat(reader.expression(depth)),
 }

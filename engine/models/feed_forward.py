@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expert_spec import ExpertSpec
 from vcc.engine.models.linear import Linear
+from vcc.engine.models.quant.linear import projection
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.layers import CustomOp, GeluTanhAndMul, SiluAndMul
 
@@ -23,11 +24,11 @@ ACTIVATION_LAYERS: Mapping[str, type[CustomOp]] = {
 class Mlp(nn.Module):
     """Gated feed-forward layer with gate and up projections fused."""
 
-    def __init__(self, spec: DecoderSpec, ops: OpChoice, width: int, bias: bool) -> None:
+    def __init__(self, spec: DecoderSpec, ops: OpChoice, path: str, width: int, bias: bool) -> None:
         super().__init__()
-        self.gate_up = Linear(spec.hidden, 2 * width, bias)
+        self.gate_up = projection(spec, ops, f"{path}.gate_up", spec.hidden, 2 * width, bias)
         self.act = ACTIVATION_LAYERS[spec.activation](choice=ops)
-        self.down = Linear(width, spec.hidden, bias)
+        self.down = projection(spec, ops, f"{path}.down", width, spec.hidden, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x [T, hidden] -> [T, hidden]."""
@@ -52,13 +53,14 @@ class SparseMlp(nn.Module):
     on data, or multiplies with a copy of the weights for each token.
     """
 
-    def __init__(self, spec: DecoderSpec, experts: ExpertSpec, ops: OpChoice) -> None:
+    def __init__(self, spec: DecoderSpec, experts: ExpertSpec, path: str, ops: OpChoice) -> None:
         super().__init__()
+        shared, path = experts.shared, f"{path}.shared"
         self.top_k, self.renormalise = experts.top_k, experts.renormalise
         self.on_gpu = ops.platform != "cpu"
         self.router = Linear(spec.hidden, experts.count, bias=False)
         self.experts = Experts(spec, experts)
-        self.shared = Mlp(spec, ops, experts.shared, bias=False) if experts.shared else None
+        self.shared = Mlp(spec, ops, path, shared, bias=False) if shared else None
         self.shared_gate = Linear(spec.hidden, 1, bias=False) if experts.shared else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,8 +76,8 @@ class SparseMlp(nn.Module):
 def feed_forward(spec: DecoderSpec, index: int, ops: OpChoice) -> nn.Module:
     """The feed-forward layer of a decoder layer."""
     if spec.experts is not None and spec.is_sparse(index):
-        return SparseMlp(spec, spec.experts, ops)
-    return Mlp(spec, ops, spec.intermediate, spec.mlp_bias)
+        return SparseMlp(spec, spec.experts, f"layers.{index}.mlp", ops)
+    return Mlp(spec, ops, f"layers.{index}.mlp", spec.intermediate, spec.mlp_bias)
 
 
 def expert_kernels(on_gpu: bool) -> Any:

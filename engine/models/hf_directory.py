@@ -9,10 +9,12 @@ from typing import Any
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
-from vcc.engine.models.bindings import check, expected_tensors, laid_out
+from vcc.engine.models.bindings import check, expected_tensors, laid_out, stored_kinds
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.checkpoint_forward import checkpoint_ref, forward_name
 from vcc.engine.models.json_file import read_json
+from vcc.engine.models.quant.scales import check_scales
+from vcc.engine.models.quant.spec import FP8
 from vcc.engine.models.remote_code import remote_code
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
 
@@ -56,13 +58,15 @@ def read_directory(place: Path, weights: str | None, trusted: bool = False) -> H
     spec = spec_of(config)
     code = remote_code(config, place, trusted)
     if weights == NO_WEIGHTS:
-        dtype = declared_dtype(config) or "float32"
+        dtype, kinds = declared_dtype(config) or "float32", stored_kinds(spec)
         tensors: Mapping[str, TensorInfo] = {
-            name: TensorInfo(dtype, shape) for name, shape in expected_tensors(spec).items()
+            name: TensorInfo(FP8 if kinds.get(name) == "fp8" else dtype, shape)
+            for name, shape in expected_tensors(spec).items()
         }
     else:
         tensors = tensors_in(place if weights is None else weights_place(weights))
         check(laid_out(spec, tensors), tensors)
+        check_scales(spec, tensors)
     tokenizer = place / "tokenizer.json"
     return HfDirectory(
         config,

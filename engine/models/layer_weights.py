@@ -12,6 +12,8 @@ from vcc.engine.models.architecture_table import ARCHITECTURES
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expert_spec import ExpertSpec
 from vcc.engine.models.expressions import Binding, Cat, Each, FromTensor
+from vcc.engine.models.quant.experts import refuse_experts
+from vcc.engine.models.quant.weights import Scales, scales_of
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 from vcc.engine.models.tensor_names import STACKED, STACKED_BLOCK, TensorNames
 
@@ -27,11 +29,13 @@ class Weight:
         parameter: name in the module.
         sources: (tensor, shape) in order, joined along the first dimension.
         each: of how many experts the sources are, stacked along a new dimension; 0 means none.
+        fp8: they are stored in float8_e4m3fn and stay so; a parameter of scales goes with them.
     """
 
     parameter: str
     sources: tuple[tuple[str, Shape], ...]
     each: int = 0
+    fp8: bool = False
 
     def binding(self) -> Binding:
         """The expression that makes the parameter."""
@@ -49,8 +53,12 @@ class Weight:
                 yield name.replace(NUMBER, str(index)), shape
 
 
-def layer_weights(spec: DecoderSpec, index: int) -> Iterator[Weight]:
-    """All weights of a layer."""
+def layer_weights(spec: DecoderSpec, index: int) -> Iterator[Weight | Scales]:
+    """All weights of a layer.
+
+    Raises:
+        ModelError: quantised in a way that the layer has no kernels for.
+    """
     made, names = _Layer(spec, index), ARCHITECTURES[spec.architecture].names
     yield from made.attention(names)
     if spec.experts is not None and spec.is_sparse(index):
@@ -75,10 +83,15 @@ class _Layer:
     spec: DecoderSpec
     index: int
 
-    def weight(self, parameter: str, *sources: tuple[str, Shape], each: int = 0) -> Weight:
-        home = f"model.layers.{self.index}"
-        named = tuple((f"{home}.{name}", shape) for name, shape in sources)
-        return Weight(f"layers.{self.index}.{parameter}", named, each)
+    def weight(
+        self, parameter: str, *sources: tuple[str, Shape], each: int = 0, fp8: bool = False
+    ) -> Weight:
+        named = tuple((f"{self.home}.{name}", shape) for name, shape in sources)
+        return Weight(f"layers.{self.index}.{parameter}", named, each, fp8)
+
+    @property
+    def home(self) -> str:
+        return f"model.layers.{self.index}"
 
     def linear(
         self,
@@ -87,15 +100,20 @@ class _Layer:
         widths: tuple[int, ...],
         inner: int,
         bias: bool,
-    ) -> Iterator[Weight]:
+    ) -> Iterator[Weight | Scales]:
         """A projection, of several sources side by side or of one that is all of them."""
         outer = widths if len(names) == len(widths) else (sum(widths),)
-        pairs = tuple(zip(names, outer, strict=True))
-        yield self.weight(f"{parameter}.weight", *((f"{n}.weight", (w, inner)) for n, w in pairs))
+        pairs, quant = tuple(zip(names, outer, strict=True)), self.spec.quant
+        modules = tuple((f"{self.home}.{name}", width) for name, width in pairs)
+        fp8 = quant is not None and quant.covers([name for name, _ in modules])
+        sources = ((f"{n}.weight", (w, inner)) for n, w in pairs)
+        yield self.weight(f"{parameter}.weight", *sources, fp8=fp8)
+        if quant is not None and fp8:
+            yield from scales_of(quant, f"layers.{self.index}.{parameter}", modules, inner)
         if bias:
             yield self.weight(f"{parameter}.bias", *((f"{n}.bias", (w,)) for n, w in pairs))
 
-    def attention(self, names: TensorNames) -> Iterator[Weight]:
+    def attention(self, names: TensorNames) -> Iterator[Weight | Scales]:
         spec = self.spec
         widths = (spec.q_width, spec.kv_width, spec.kv_width)
         qkv = tuple(f"self_attn.{name}" for name in names.qkv)
@@ -105,7 +123,7 @@ class _Layer:
 
     def gated(
         self, parameter: str, block: str, names: TensorNames, width: int, bias: bool = False
-    ) -> Iterator[Weight]:
+    ) -> Iterator[Weight | Scales]:
         """A gated feed-forward layer."""
         gate_up = tuple(f"{block}.{name}" for name in names.gate_up)
         hidden = self.spec.hidden
@@ -113,9 +131,10 @@ class _Layer:
         down = (f"{block}.down_proj",)
         yield from self.linear(f"{parameter}.down", down, (hidden,), width, bias)
 
-    def experts(self, experts: ExpertSpec, names: TensorNames) -> Iterator[Weight]:
+    def experts(self, experts: ExpertSpec, names: TensorNames) -> Iterator[Weight | Scales]:
         hidden, width, count = self.spec.hidden, experts.width, experts.count
         block = STACKED_BLOCK if experts.stacked else names.sparse
+        refuse_experts(self.spec.quant, f"{self.home}.{block}", names.expert)
         yield from self.linear("mlp.router", (f"{block}.gate",), (count,), hidden, bias=False)
         if experts.stacked:
             shapes = ((count, 2 * width, hidden), (count, hidden, width))

@@ -33,6 +33,7 @@ from vcc.engine.models.hf_directory import (
 )
 from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
 from vcc.engine.models.module_entries import module_entries
+from vcc.engine.models.quant.spec import FP8, QuantSpec
 from vcc.engine.models.remote_code import code_digest
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.tensor_info import TensorInfo
@@ -107,7 +108,7 @@ class Source:
     @property
     def dtype(self) -> str | None:
         """The dtype of the weights as the config declares it, else as the checkpoint stores it."""
-        stored = (info.dtype for info in self.tensors.values())
+        stored = (info.dtype for info in self.tensors.values() if info.dtype != FP8)
         return declared_dtype(self.config) or next(stored, None)
 
     @property
@@ -263,17 +264,26 @@ def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
     plain = {
         entry.name: getattr(spec, entry.name)
         for entry in fields(spec)
-        if entry.name not in ("ropes", "experts")
+        if entry.name not in ("ropes", "experts", "quant")
     }
     for index, rope in enumerate(spec.ropes):
         plain |= _flat(f"rope.{index}" if index else "rope", rope)
     plain |= _flat("experts", spec.experts) if spec.experts else {}
+    plain |= _quantisation(spec.quant)
     lines = "".join(f"{name} {list(shape)}\n" for name, shape in expected_tensors(spec).items())
     return (
         *((f"model.{label}", canonical_value(value)) for label, value in plain.items()),
-        ("model.quantisation", "none"),
         ("model.tensors", Digest.of(lines.encode()).hex),
     )
+
+
+def _quantisation(quant: QuantSpec | None) -> dict[str, Any]:
+    """Which modules are quantised is told by the tensors: their scales are among them."""
+    if quant is None:
+        return {"quantisation": "none"}
+    lists = ("quantisation.targets", "quantisation.ignore")
+    every = _flat("quantisation", quant)
+    return {name: value for name, value in every.items() if name not in lists}
 
 
 def _flat(label: str, value: Any) -> dict[str, Any]:

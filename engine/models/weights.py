@@ -19,6 +19,7 @@ from vcc.engine.models.expressions import (
     Binding,
     Cat,
     Each,
+    Flat,
     FromTensor,
     Rows,
     Stack,
@@ -27,6 +28,8 @@ from vcc.engine.models.expressions import (
 )
 from vcc.engine.models.mapped_file import MappedFiles
 from vcc.engine.models.tensor_info import TensorInfo
+
+FP8 = torch.float8_e4m3fn
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,10 @@ class WeightLedger:
 
 
 def load_weights(
-    bindings: Mapping[str, Binding], tensors: Mapping[str, TensorInfo], dtype: torch.dtype
+    bindings: Mapping[str, Binding],
+    tensors: Mapping[str, TensorInfo],
+    dtype: torch.dtype,
+    exact: Mapping[str, torch.dtype] | None = None,
 ) -> tuple[dict[str, Tensor], WeightLedger]:
     """Evaluate every binding.
 
@@ -51,14 +57,17 @@ def load_weights(
         bindings: expressions by parameter name.
         tensors: the checkpoint's tensors by name; each must have a file.
         dtype: what floating-point weights are wanted as.
+        exact: parameters that are wanted in another dtype, such as the fp32 scales of fp8 weights.
+            Nothing is converted to fp8 or from it.
 
     Returns:
         The parameters by name, and the ledger. Tied parameters share one tensor, counted once.
 
     Raises:
-        ModelError: a tensor is missing or a file no longer holds what its header said.
+        ModelError: a tensor is missing, a file no longer holds what its header said, or fp8 would
+            be converted.
     """
-    load = _Load(bindings, tensors, dtype, MappedFiles())
+    load = _Load(bindings, tensors, dtype, MappedFiles(), exact or {})
     load.check_stored_heads()
     weights = {name: load.parameter(name) for name in bindings}
     return weights, WeightLedger(load.viewed, load.copied)
@@ -70,6 +79,7 @@ class _Load:
     tensors: Mapping[str, TensorInfo]
     dtype: torch.dtype
     files: MappedFiles
+    exact: Mapping[str, torch.dtype]
     done: dict[str, Tensor] = field(default_factory=dict)
     viewed: int = 0
     copied: int = 0
@@ -77,7 +87,7 @@ class _Load:
     def parameter(self, name: str) -> Tensor:
         """The tensor of one parameter, made on first use."""
         if name not in self.done:
-            self.done[name] = self._make(self.bindings[name])
+            self.done[name] = self._make(name, self.bindings[name])
         return self.done[name]
 
     def check_stored_heads(self) -> None:
@@ -91,20 +101,20 @@ class _Load:
                 'set "tie_word_embeddings": false in config.json',
             )
 
-    def _make(self, binding: Binding) -> Tensor:
+    def _make(self, name: str, binding: Binding) -> Tensor:
         if isinstance(binding, Tied):
             return self.parameter(binding.name)
         if isinstance(binding, FromTensor):
             mapped, info = self._mapped(binding.name), self._info(binding.name)
-            if self._wanted(mapped) == mapped.dtype and self.files.aliases(mapped, info):
+            if self._wanted(name, mapped) == mapped.dtype and self.files.aliases(mapped, info):
                 self.viewed += mapped.nbytes
                 return mapped
-        return self._copy(binding)
+        return self._copy(name, binding)
 
-    def _copy(self, binding: Binding) -> Tensor:
+    def _copy(self, name: str, binding: Binding) -> Tensor:
         """Fresh memory, written once; conversion happens on the way."""
         like = self._first(binding)
-        fresh = torch.empty(self._shape(binding), dtype=self._wanted(like))
+        fresh = torch.empty(self._shape(binding), dtype=self._wanted(name, like))
         self._fill(fresh, binding)
         self.copied += fresh.nbytes
         return fresh
@@ -147,6 +157,8 @@ class _Load:
             return self._value(binding.source)[binding.start : binding.stop]
         if isinstance(binding, Transpose):
             return self._value(binding.source).t()
+        if isinstance(binding, Flat):
+            return self._value(binding.source).reshape(-1)
         whole = torch.empty(self._shape(binding), dtype=self._first(binding).dtype)
         self._fill(whole, binding)
         return whole
@@ -160,5 +172,11 @@ class _Load:
             raise ModelError(f"no weights for {name}", "the checkpoint does not hold it")
         return info
 
-    def _wanted(self, mapped: Tensor) -> torch.dtype:
-        return self.dtype if mapped.dtype.is_floating_point else mapped.dtype
+    def _wanted(self, name: str, mapped: Tensor) -> torch.dtype:
+        given, stored = self.exact.get(name), mapped.dtype
+        wanted = given or (self.dtype if stored.is_floating_point else stored)
+        if wanted != stored and FP8 in (wanted, stored):
+            raise ModelError(
+                f"{name} is {stored}, {wanted} is wanted", "fp8 is never converted: it has a scale"
+            )
+        return wanted

@@ -212,7 +212,7 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("qk_norm_rope", qk_norm_rope),
     ("rope_kv_write", rope_kv_write),
     ("paged_attention_quant", paged_attention_quant),
-    ("topk_sigmoid", topk_sigmoid),
     ("scaled_linear", scaled_linear),
+    ("topk_sigmoid", topk_sigmoid),
 )
 """Operator name -> plain-torch implementation."""

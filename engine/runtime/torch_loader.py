@@ -13,6 +13,7 @@ from vcc.cache.errors import IntegrityError
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program, Value
+from vcc.engine.models.bindings import parameter_dtypes
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.weights import load_weights
 from vcc.engine.ops.register import load_ops, operator
@@ -121,7 +122,9 @@ def parameters(boot: Boot) -> dict[str, torch.Tensor]:
     dtype = boot.settings.model.dtype
     if dtype is None:
         raise IntegrityError("the manifest has no dtype")
-    weights, ledger = load_weights(bindings, boot.source.tensors, DTYPES[dtype.torch_name])
+    exact = {name: DTYPES[one] for name, one in parameter_dtypes(boot.source.spec).items()}
+    of = (bindings, boot.source.tensors, DTYPES[dtype.torch_name], exact)
+    weights, ledger = load_weights(*of)
     boot.events.note(
         f"weights: {ledger.bytes_viewed} bytes viewed in place, {ledger.bytes_copied} copied"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from vcc.engine.models.bindings import bindings_of
+from vcc.engine.models.bindings import bindings_of, parameter_dtypes
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.models.source import open_source
 from vcc.engine.models.weights import load_weights
@@ -25,7 +25,8 @@ def load_decoder(
     load_ops()
     source = open_source(str(directory))
     wanted: torch.dtype = getattr(torch, dtype)
-    weights, _ = load_weights(bindings_of(source.spec), source.tensors, wanted)
+    exact = {name: getattr(torch, one) for name, one in parameter_dtypes(source.spec).items()}
+    weights, _ = load_weights(bindings_of(source.spec), source.tensors, wanted, exact)
     with torch.device("meta"):
         spec = source.spec.for_length(length or source.spec.usual_length)
         decoder = Decoder(spec, wanted, ops)

@@ -24,6 +24,10 @@ template <class T>
 void merge(const AttentionArgs&, const AttentionTile&, int64_t kv_head, float* partials);
 template <class T>
 void route(const RouterArgs&, int64_t begin, int64_t end, float* scratch);
+void unscale(const UnscaleArgs&, int64_t begin, int64_t end);
+int64_t scaled_scratch(const ScaledArgs&, int64_t columns);
+template <class T>
+void scaled(const ScaledArgs&, int64_t column, int64_t columns, float* scratch);
 template <class T>
 void expert_up(const ExpertsArgs&, const ExpertTile&, float* scratch);
 template <class T>

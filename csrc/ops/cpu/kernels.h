@@ -135,6 +135,34 @@ struct LoraTile {
   int64_t slot, row, rows, column, columns, part;
 };
 
+// out = (x times the rows of weight) * scale + bias, of fp8 weights and rows that are fp32 already.
+struct ScaledArgs {
+  const float* x;         // [tokens][depth]
+  const uint8_t* weight;  // [width][depth], float8_e4m3fn
+  const float* scale;     // of each row of weight; null: of blocks
+  const float* blocks;    // [ceil(width / kScaleBlock)][ceil(depth / kScaleBlock)]
+  const void* bias;       // null: none
+  void* out;              // [tokens][width]
+  int64_t tokens, width, depth;
+};
+
+// Rows of fp8 in fp32, each or each block of each times its scale.
+struct UnscaleArgs {
+  const uint8_t* x;
+  const float* scales;
+  float* y;
+  int64_t dim, x_stride;
+  int64_t block;         // values that share a scale
+  int64_t scale_stride;  // scales from one row to the next; 0: all rows have the same
+};
+
+// Rows and columns of weights, and values of a row, that share a scale of a block.
+constexpr int kScaleBlock = 128;
+// Rows up to which weights are read in place; above, they are packed once for all rows.
+constexpr int kFewRows = 8;
+// Columns of a packed panel, and values of the summed dimension that it holds at a time.
+constexpr int kPanelColumns = 64, kPanelDepth = 256;
+
 struct Kernels {
   void (*norm[kDtypes])(const NormArgs&, int64_t begin, int64_t end);
   void (*gated[kActivations][kDtypes])(const GatedArgs&, int64_t begin, int64_t end);
@@ -152,6 +180,10 @@ struct Kernels {
   // scratch: a float for each expert.
   void (*route[kDtypes])(const RouterArgs&, int64_t begin, int64_t end, float* scratch);
   ExpertKernels experts[kDtypes];
+  void (*unscale)(const UnscaleArgs&, int64_t begin, int64_t end);
+  // Columns [column, column + columns) of out; scratch: scaled_scratch floats.
+  int64_t (*scaled_scratch)(const ScaledArgs&, int64_t columns);
+  void (*scaled[kDtypes])(const ScaledArgs&, int64_t column, int64_t columns, float* scratch);
   void (*lora_shrink[kDtypes])(const LoraArgs&, const LoraTile&);
   void (*lora_expand[kDtypes])(const LoraArgs&, const LoraTile&);
 };

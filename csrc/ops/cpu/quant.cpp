@@ -7,8 +7,6 @@ namespace {
 
 constexpr float kMost = 448.0f;
 
-typedef uint8_t VecB __attribute__((vector_size(kWidth)));
-
 // Bits of a value of at most 448, or of NaN. Below 2^-6 the sum with 2^14 rounds: the last bit of
 // its mantissa is 2^-9, the smallest step of the type.
 VCC_INLINE VecU to_fp8(VecF x) {

@@ -18,6 +18,9 @@ const Kernels kTable = {
     {merge<float>, merge<BF16>},
     {route<float>, route<BF16>},
     {{expert_up<float>, expert_down<float>}, {expert_up<BF16>, expert_down<BF16>}},
+    unscale,
+    scaled_scratch,
+    {scaled<float>, scaled<BF16>},
     {lora_shrink<float>, lora_shrink<BF16>},
     {lora_expand<float>, lora_expand<BF16>},
 };

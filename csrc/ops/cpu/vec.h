@@ -47,6 +47,11 @@ struct BF16 {
   uint16_t bits;
 };
 
+// A float8_e4m3fn in memory.
+struct Fp8 {
+  uint8_t bits;
+};
+
 VCC_INLINE VecF splat(float x) { return x - VecF{}; }
 
 template <class To, class From>
@@ -92,6 +97,19 @@ VCC_INLINE VecH narrow(VecF x) {
 VCC_INLINE float to_float(float x) { return x; }
 VCC_INLINE float to_float(BF16 x) { return bits_of<float>(static_cast<uint32_t>(x.bits) << 16); }
 
+typedef uint8_t VecB __attribute__((vector_size(kWidth)));
+
+// The exponent moves by 120; below 2^-6 the mantissa is behind a one that is taken off again.
+template <class Bits, class Float>
+VCC_INLINE Float from_fp8(Bits u) {
+  const Bits magnitude = u & 0x7Fu, shifted = magnitude << 20;
+  const Bits small = bits_of<Bits>(bits_of<Float>(shifted + 0x3C800000u) - 0.015625f);
+  const Bits value = magnitude < 8u ? small : shifted + 0x3C000000u;
+  return bits_of<Float>((magnitude == 0x7Fu ? value | 0x7FC00000u : value) | (u & 0x80u) << 24);
+}
+
+VCC_INLINE float to_float(Fp8 x) { return from_fp8<uint32_t, float>(x.bits); }
+
 VCC_INLINE void put(float* p, float x) { *p = x; }
 VCC_INLINE void put(BF16* p, float x) {
   const uint32_t u = bits_of<uint32_t>(x);
@@ -108,6 +126,20 @@ VCC_INLINE VecF load(const BF16* p) {
   VecH v;
   __builtin_memcpy(&v, p, sizeof(v));
   return widen(v);
+}
+VCC_INLINE VecF load(const Fp8* p) {
+  VecB v;
+  __builtin_memcpy(&v, p, sizeof(v));
+#if defined(__AVX512F__)
+  const VecU wide = bits_of<VecU>(_mm512_cvtepu8_epi32(bits_of<__m128i>(v)));
+#elif defined(__AVX2__)
+  __m128i half{};
+  __builtin_memcpy(&half, &v, sizeof(v));
+  const VecU wide = bits_of<VecU>(_mm256_cvtepu8_epi32(half));
+#else
+  const VecU wide = __builtin_convertvector(v, VecU);
+#endif
+  return from_fp8<VecU, VecF>(wide);
 }
 VCC_INLINE void store(float* p, VecF v) { __builtin_memcpy(p, &v, sizeof(v)); }
 VCC_INLINE void store(BF16* p, VecF v) {

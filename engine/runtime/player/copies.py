@@ -18,6 +18,7 @@ from vcc.engine.models.expressions import (
     Binding,
     Cat,
     Each,
+    Flat,
     FromTensor,
     Rows,
     Stack,
@@ -154,6 +155,10 @@ class Evaluator:
         )
         return Value((columns, rows), tuple(blocks))
 
+    def _flat(self, binding: Flat) -> Value:
+        value = self.value(binding.source)
+        return replace(value, shape=(math.prod(value.shape),))
+
 
 _FORMS: Mapping[type[Any], Callable[[Evaluator, Any], Value]] = {
     FromTensor: Evaluator._tensor,
@@ -163,6 +168,7 @@ _FORMS: Mapping[type[Any], Callable[[Evaluator, Any], Value]] = {
     Stack: Evaluator._stack,
     Each: Evaluator._stack,
     Transpose: Evaluator._transpose,
+    Flat: Evaluator._flat,
 }
 
 

@@ -1,0 +1,121 @@
+"""A projection whose weight is fp8: activations are quantised, the product is scaled.
+
+The quantisation is written out in plain torch, in the form that the passes know: it goes into the
+norm or the activation that makes the rows, where one does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from vcc.engine.models.bindings import all_weights
+from vcc.engine.models.decoder_spec import DecoderSpec
+from vcc.engine.models.layer_weights import Weight, layer_weights
+from vcc.engine.models.linear import Linear
+from vcc.engine.models.quant.spec import BLOCK, QuantSpec
+from vcc.engine.ops.choice import OpChoice
+
+FP8 = torch.float8_e4m3fn
+MOST = 448.0
+"""Largest finite value of float8_e4m3fn."""
+
+LEAST = 1e-10
+"""Bound of a row's largest magnitude from below: a row of zeros has a scale too."""
+
+
+def projection(
+    spec: DecoderSpec, ops: OpChoice, path: str, inner: int, outer: int, bias: bool
+) -> nn.Module:
+    """A projection of the decoder, quantised or not.
+
+    Args:
+        spec: the decoder.
+        ops: which operator back ends the layers use.
+        path: the module's name in the decoder, as `layers.0.attn.qkv`.
+        inner, outer: columns and rows of its weight.
+        bias: whether it has one.
+    """
+    weight = _weight(spec, path) if spec.quant is not None else None
+    if spec.quant is None or weight is None or not weight.fp8:
+        return Linear(inner, outer, bias)
+    parts = tuple(shape[0] for _, shape in weight.sources)
+    return ScaledLinear(spec.quant, inner, parts, bias, on_gpu=ops.platform != "cpu")
+
+
+def _weight(spec: DecoderSpec, path: str) -> Weight | None:
+    _, _, rest = path.partition("layers.")
+    number = rest.partition(".")[0]
+    found = layer_weights(spec, int(number)) if number else all_weights(spec)
+    named = (one for one in found if one.parameter == f"{path}.weight")
+    weight = next(named, None)
+    return weight if isinstance(weight, Weight) else None
+
+
+class ScaledLinear(nn.Module):
+    """Weights come from bindings, as in `Linear`.
+
+    Args:
+        quant: the scheme.
+        inner: columns of the weight.
+        parts: rows of the parts of the weight, which have scales of their own.
+        bias: whether there is one.
+        on_gpu: the product is a Triton kernel instead of an operator.
+    """
+
+    own_dtypes = frozenset({"weight", "weight_scale", "input_scale"})
+    """Parameters that are not in the model's dtype."""
+
+    def __init__(
+        self, quant: QuantSpec, inner: int, parts: tuple[int, ...], bias: bool, on_gpu: bool
+    ) -> None:
+        super().__init__()
+        self.activations, self.parts, self.on_gpu = quant.activations, parts, on_gpu
+        outer = sum(parts)
+        shapes = {
+            "tensor": (len(parts),),
+            "channel": (outer,),
+            "block": (-(-outer // BLOCK), -(-inner // BLOCK)),
+        }
+        self.weight = _parameter(outer, inner, dtype=FP8)
+        self.weight_scale = _parameter(*shapes[quant.weights], dtype=torch.float32)
+        static = quant.activations == "static"
+        self.input_scale = _parameter(1, dtype=torch.float32) if static else None
+        self.bias = _parameter(outer) if bias else None
+        # A scale for each part is one for each row where parts are rows.
+        self.ranges = list(parts) if quant.weights == "tensor" else []
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., inner] -> [..., outer]."""
+        values, scale = self._quantised(x)
+        product = _product(self.on_gpu)
+        made = product(
+            values, self.weight, scale, self.weight_scale, self.bias, self.ranges, x.dtype
+        )
+        return cast(Tensor, made)
+
+    def _quantised(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        wide = x.float()
+        if self.input_scale is not None:
+            return (wide / self.input_scale).clamp(-MOST, MOST).to(FP8), self.input_scale
+        if self.activations == "token":
+            scale = wide.abs().amax(-1, keepdim=True).clamp(min=LEAST) / MOST
+            return (wide / scale).clamp(-MOST, MOST).to(FP8), scale
+        blocks = wide.unflatten(-1, (-1, BLOCK))
+        scale = blocks.abs().amax(-1, keepdim=True).clamp(min=LEAST) / MOST
+        return (blocks / scale).clamp(-MOST, MOST).to(FP8).flatten(-2), scale.squeeze(-1)
+
+
+def _parameter(*shape: int, dtype: torch.dtype | None = None) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape, dtype=dtype), requires_grad=False)
+
+
+def _product(on_gpu: bool) -> Any:
+    """On a GPU the Triton kernel, a launch of the piece; Triton is imported by a build."""
+    if not on_gpu:
+        return torch.ops.vcc.scaled_linear
+    from vcc.engine.ops.triton.wrapped_scaled import scaled_linear
+
+    return scaled_linear

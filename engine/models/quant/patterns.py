@@ -1,0 +1,52 @@
+"""Names of modules in quantisation configs: whole names, or `re:` and a regular expression.
+
+An expression comes with a download and runs on every module's name, so only short ones that cannot
+run for long are taken: few repetitions, none of a group.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from vcc.cache.errors import ModelError
+
+EXPRESSION, UNDER = "re:", "under:"
+LONGEST, MOST_REPEATS = 200, 3
+
+_REPEAT = re.compile(r"(?<!\\)(?:[*+]|(?<!\()\?|\{)")
+_REPEATED_GROUP = re.compile(r"\)\s*[*+?{]")
+
+
+def matches(pattern: str, module: str) -> bool:
+    """Whether a pattern of `targets` or `ignore` means a module.
+
+    Raises:
+        ModelError: its regular expression is broken, or could run for long.
+    """
+    if pattern.startswith(EXPRESSION):
+        return _compiled(pattern.removeprefix(EXPRESSION)).match(module) is not None
+    if pattern.startswith(UNDER):
+        name = pattern.removeprefix(UNDER)
+        return module == name or module.startswith(f"{name}.")
+    return pattern == module
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> re.Pattern[str]:
+    if len(text) > LONGEST or len(_REPEAT.findall(text)) > MOST_REPEATS:
+        raise _refused(text, f"it has more than {LONGEST} characters or {MOST_REPEATS} repetitions")
+    if _REPEATED_GROUP.search(text):
+        raise _refused(text, "it repeats a group")
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _refused(text, str(error)) from error
+
+
+def _refused(text: str, why: str) -> ModelError:
+    return ModelError(
+        f"the pattern {text[:60]!r} of quantization_config is not taken",
+        why,
+        "name the modules in ignore, or use a simpler expression",
+    )

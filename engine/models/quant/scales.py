@@ -1,0 +1,103 @@
+"""The values of a checkpoint's scales: positive, finite, and one where parts share an input.
+
+Torch-free. A scale is a few bytes, and a bad one makes every answer wrong without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.bindings import all_weights
+from vcc.engine.models.decoder_spec import DecoderSpec
+from vcc.engine.models.quant.weights import Scales
+from vcc.engine.models.tensor_info import TensorInfo
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+_HINT = "the checkpoint is damaged or was made wrongly: get it again"
+
+INFINITE: Mapping[str, tuple[str, int]] = {
+    "float32": ("<u4", 0x7F800000),
+    "bfloat16": ("<u2", 0x7F80),
+    "float16": ("<u2", 0x7C00),
+}
+"""How numpy reads the bits of a scale, and the bits of infinity: those of NaN and of negative
+numbers are above, and those of positive numbers between zero and it."""
+
+
+def check_scales(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
+    """Refuse a checkpoint with a scale that is none.
+
+    Args:
+        spec: the decoder.
+        tensors: of the checkpoint; without files nothing is read.
+
+    Raises:
+        ModelError: a scale is zero, negative, infinite or NaN, parts that share an input have
+            different scales for it, or a file is cut short.
+    """
+    if spec.quant is None:
+        return
+    for weight in all_weights(spec):
+        if isinstance(weight, Scales):
+            _check(weight, tensors)
+
+
+def _check(scales: Scales, tensors: Mapping[str, TensorInfo]) -> None:
+    found = [(name, tensors[name]) for name, _ in scales.tensors()]
+    read = [(name, _bits(info), info.dtype) for name, info in found if info.file is not None]
+    for name, bits, dtype in read:
+        _check_values(name, bits, INFINITE[dtype][1])
+    if scales.shared and len({(bits.tobytes(), dtype) for _, bits, dtype in read}) > 1:
+        listed = ", ".join(_shown(read))
+        raise ModelError(
+            f"{read[0][0]} and {read[1][0]} differ",
+            f"they are scales of one input, which is quantised once: {listed}",
+            "calibrate the checkpoint with one observer for projections of the same input",
+        )
+
+
+def _check_values(name: str, bits: npt.NDArray[Any], infinite: int) -> None:
+    bad = (bits == 0) | (bits >= infinite)
+    if not bad.any():
+        return
+    at = int(bad.argmax())
+    kind = _kind(int(bits[at]), infinite, bits.dtype.itemsize * 8)
+    raise ModelError(f"{name} has a scale that is {kind}", f"element {at} of {bits.size}", _HINT)
+
+
+def _kind(bits: int, infinite: int, width: int) -> str:
+    sign, rest = bits >> (width - 1), bits & ((1 << (width - 1)) - 1)
+    if rest > infinite:
+        return "NaN"
+    if rest == 0:
+        return "zero"
+    return "negative" if sign else "infinite"
+
+
+def _bits(info: TensorInfo) -> npt.NDArray[Any]:
+    import numpy as np  # a run that needs no scales does without
+
+    if info.file is None:
+        raise ModelError("a scale of this model has no data", "it was opened without weights")
+    try:
+        with info.file.open("rb") as stream:
+            stream.seek(info.start)
+            data = stream.read(info.end - info.start)
+    except OSError as error:
+        raise ModelError(f"cannot read {info.file}", str(error.strerror)) from error
+    if len(data) != info.end - info.start:
+        raise ModelError(f"{info.file} is shorter than its header says", hint="get it again")
+    return np.frombuffer(data, INFINITE[info.dtype][0])
+
+
+def _shown(read: list[tuple[str, npt.NDArray[Any], str]]) -> Iterator[str]:
+    import numpy as np
+
+    for name, bits, dtype in read:
+        wide = bits.astype("<u4") << 16 if dtype == "bfloat16" else bits
+        value = wide.view("<f4" if dtype != "float16" else "<f2")
+        yield f"{name.rsplit('.', 2)[-2]} {np.float32(value.flat[0]):.6g}"

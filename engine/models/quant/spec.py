@@ -1,0 +1,73 @@
+"""QuantSpec: how a checkpoint's projections are quantised, as one frozen value. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.quant.patterns import matches
+
+BLOCK = 128
+"""Rows and columns of a weight block, and values of an activation block."""
+
+FP8 = "float8_e4m3fn"
+"""The one element type of quantised weights."""
+
+LINEAR = "Linear"
+"""The target that names every projection."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantSpec:
+    """Equal specs compile to equal code.
+
+    Attributes:
+        method: `compressed-tensors` or `fp8`, as `quantization_config` names it.
+        weights: what shares a scale: `tensor`, `channel` (a row of the matrix) or `block`.
+        activations: `static` (one scale in the checkpoint), `token` or `block` (made by the step).
+        targets: modules that are quantised: `Linear`, full names, or `re:` and a pattern.
+        ignore: modules of them that are not, in the same words; `under:` and a name means that
+            module and all below it.
+        scale: last part of the name of a weight's scale.
+        kv_cache: the checkpoint has scales for keys and values.
+    """
+
+    method: str
+    weights: str
+    activations: str
+    targets: tuple[str, ...] = (LINEAR,)
+    ignore: tuple[str, ...] = ()
+    scale: str = "weight_scale"
+    kv_cache: bool = False
+
+    def covers(self, modules: Sequence[str]) -> bool:
+        """Whether modules that are one projection here are quantised.
+
+        Args:
+            modules: full names, as `model.layers.0.self_attn.q_proj`.
+
+        Raises:
+            ModelError: some are and some are not.
+        """
+        found = [self._covers(module) for module in modules]
+        if any(found) and not all(found):
+            plain = modules[found.index(False)]
+            raise ModelError(
+                f"{plain} is not quantised, {modules[found.index(True)]} is",
+                "they are one projection here, with one element type",
+                "use a checkpoint whose ignore list has both or neither",
+            )
+        return found[0]
+
+    def _covers(self, module: str) -> bool:
+        wanted = any(one == LINEAR or matches(one, module) for one in self.targets)
+        return wanted and not any(matches(one, module) for one in self.ignore)
+
+    def __str__(self) -> str:
+        """A line for people: `fp8 (compressed-tensors), weights by channel, …`."""
+        moving = {"static": "static", "token": "by token", "block": f"by block of {BLOCK}"}
+        return (
+            f"fp8 ({self.method}), weights by {self.weights}, activations "
+            f"{moving[self.activations]}"
+        )

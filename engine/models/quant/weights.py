@@ -1,0 +1,101 @@
+"""The scales of a quantised projection: which tensors a checkpoint holds, how they are bound.
+
+Torch-free. Projections that are one here keep the scale of each part: nothing is quantised again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vcc.cache.errors import ModelError
+from vcc.engine.models.expressions import Binding, Cat, Flat, FromTensor
+from vcc.engine.models.quant.spec import BLOCK, QuantSpec
+from vcc.engine.models.tensor_info import Shape
+
+Source = tuple[str, int]
+"""A module of the checkpoint, and rows of its weight."""
+
+WEIGHT_SCALE, INPUT_SCALE = "weight_scale", "input_scale"
+"""Last parts of the names of a module's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    """A parameter of scales and its sources.
+
+    Attributes:
+        parameter: name in the module.
+        sources: (tensor, shape) in order, joined along the first dimension.
+        flat: the parts become vectors before they are joined.
+        shared: the sources hold one and the same value; the first is taken.
+    """
+
+    parameter: str
+    sources: tuple[tuple[str, Shape], ...]
+    flat: bool = True
+    shared: bool = False
+
+    def binding(self) -> Binding:
+        """The expression that makes the parameter."""
+        parts: tuple[Binding, ...] = tuple(FromTensor(name) for name, _ in self.sources)
+        if self.flat:
+            parts = tuple(Flat(part) for part in parts)
+        return parts[0] if self.shared or len(parts) == 1 else Cat(parts)
+
+    def tensors(self) -> Iterator[tuple[str, Shape]]:
+        """Name and shape of every tensor it needs."""
+        yield from self.sources
+
+
+def scales_of(
+    quant: QuantSpec, parameter: str, sources: tuple[Source, ...], inner: int
+) -> Iterator[Scales]:
+    """The scales of one projection.
+
+    Args:
+        quant: the scheme.
+        parameter: the projection's module, without `.weight`.
+        sources: its parts in order.
+        inner: columns of its weight.
+
+    Raises:
+        ModelError: blocks of a part do not begin where the part does.
+    """
+    shapes = [_scale_shape(quant, rows, inner) for _, rows in sources]
+    if quant.weights == "block":
+        _check_blocks(sources, inner)
+    named = zip((f"{name}.{quant.scale}" for name, _ in sources), shapes, strict=True)
+    block = quant.weights == "block"
+    yield Scales(f"{parameter}.{WEIGHT_SCALE}", tuple(named), flat=not block)
+    if quant.activations == "static":
+        inputs = tuple((f"{name}.{INPUT_SCALE}", (1,)) for name, _ in sources)
+        yield Scales(f"{parameter}.{INPUT_SCALE}", inputs, shared=True)
+
+
+def _scale_shape(quant: QuantSpec, rows: int, inner: int) -> Shape:
+    if quant.weights == "tensor":
+        return (1,)
+    if quant.weights == "channel":
+        return (rows, 1)
+    return (-(-rows // BLOCK), -(-inner // BLOCK))
+
+
+def _check_blocks(sources: tuple[Source, ...], inner: int) -> None:
+    if inner % BLOCK:
+        raise ModelError(
+            f"block scales of {sources[0][0]} are not supported",
+            f"its rows have {inner} values, no multiple of {BLOCK}: activations have whole blocks",
+        )
+    for name, rows in sources[:-1]:
+        if rows % BLOCK:
+            raise ModelError(
+                f"block scales of {name} are not supported",
+                f"its {rows} rows are no multiple of {BLOCK}, and more rows follow in one"
+                " projection",
+            )
+
+
+def same_shape(stored: Shape, expected: Shape) -> bool:
+    """Whether a stored scale has the expected shape, but for dimensions of one."""
+    return [n for n in stored if n != 1] == [n for n in expected if n != 1]
