@@ -175,7 +175,7 @@ def _facts(request: BuildRequest, model: ModelConfig) -> PlatformFacts:
         max_num_batched_tokens=tokens,
         max_loras=model.max_loras or 0,
         known_ops=KNOWN_OPS,
-        breakable_graphs=decoder and platform is Platform.CPU,
+        breakable_graphs=decoder,
         stepped=decoder,
         sizes=None if decoder else ranged.sizes,
         unranged=ranged.why,

@@ -34,7 +34,7 @@ class ArtifactRule:
     Args:
         holds: contents of the artifact; empty when nothing can be stored.
         booted_by: loader of a step with full graphs.
-        without_full: loader when the mixed part of the graph mode is not FULL.
+        without_full: loader of a graph mode without full graphs.
         needs_gpu: True when the build must run on the device it builds for.
         refusal: why `compile` refuses; empty when it does not.
         hint: what to do after a refusal.
@@ -48,8 +48,10 @@ class ArtifactRule:
     hint: str = ""
 
     def loader(self, graphs: GraphMode) -> Loader:
-        """The loader for a graph mode."""
-        return self.booted_by if graphs.uses(GraphMode.FULL) else self.without_full
+        """The loader for a graph mode; what is recorded in parts is played too."""
+        parts = self.needs_gpu and graphs.uses(GraphMode.PIECEWISE)
+        played = parts or graphs.uses(GraphMode.FULL)
+        return self.booted_by if played else self.without_full
 
 
 _PIECES_CPU = ArtifactRule(

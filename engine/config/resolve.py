@@ -214,7 +214,7 @@ def _graph_mode(state: State) -> State:
     if asked is GraphMode.PIECEWISE and not state.mode.has_pieces and not known.pieces:
         raise ConfigError(
             f"graph mode piecewise needs pieces, but compile mode {state.mode.name} has none",
-            "only VCC_COMPILE cuts the graph, and only decoders on the CPU have eager segments",
+            "only VCC_COMPILE cuts the graph, and only decoders have eager segments",
             "use --compile vcc, or --mode full or none",
         )
     for mode, why in settle_graph_mode(state.graphs, known):

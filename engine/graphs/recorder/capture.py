@@ -32,6 +32,8 @@ from vcc.engine.graphs.recorder.calls import (
     pool_used,
     reserve,
 )
+from vcc.engine.graphs.recorder.capturing import captured
+from vcc.engine.graphs.recorder.parts import Part, parts_text
 from vcc.engine.graphs.recorder.plan import (
     IO,
     KV_CACHE,
@@ -99,8 +101,8 @@ def capture(
         graphs = _captured(recording, run, tensors, pools[WORKSPACE])
     _write(graphs, folder)
     if answers:
-        for descriptor, graph in graphs.items():
-            _answer(subject, descriptor, graph, memory, tensors, folder)
+        for descriptor, parts in graphs.items():
+            _answer(subject, descriptor, parts, memory, tensors, folder)
     report = {
         "used": (*regions, pool_used(WORKSPACE)),
         "addresses": where.as_dict(),
@@ -162,7 +164,7 @@ def _put(tensor: Tensor, data: np.ndarray[Any, Any]) -> None:
 
 def _captured(
     recording: Recording, run: Run, tensors: Mapping[str, Tensor], pool: Any
-) -> dict[Descriptor, Any]:
+) -> dict[Descriptor, tuple[Part[Any], ...]]:
     """Warm up every descriptor, once more inside the workspace, then capture.
 
     Only the second round lies in the workspace, so that it holds the same in every process: the
@@ -194,20 +196,10 @@ def _captured(
     gc.disable()  # when memory is freed decides where the next piece lies; the process ends soon
     with torch.cuda.use_mem_pool(pool):
         warm_up(stream, WARMUPS)
-    return {one: _graph(one, partial(step, one), pool, stream) for one in recording.descriptors}
-
-
-def _graph(descriptor: Descriptor, step: Callable[[], None], pool: Any, stream: Any) -> Any:
-    """One captured step; kernels may be loaded and memory mapped meanwhile, hence relaxed."""
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
-    try:
-        with torch.cuda.graph(graph, pool=pool.id, stream=stream, capture_error_mode="relaxed"):
-            step()
-    except RuntimeError as error:
-        why = str(error.__context__ or error).strip().splitlines()[0][:300]
-        raise GraphError(f"a step of {descriptor.tokens} rows cannot be captured", why) from error
-    torch.cuda.synchronize()
-    return graph
+    return {
+        one: captured(one, partial(step, one), recording.breaks(one), pool, stream)
+        for one in recording.descriptors
+    }
 
 
 def _shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
@@ -216,11 +208,14 @@ def _shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return tensor.flatten()[:count].view(tuple(shape))
 
 
-def _write(graphs: Mapping[Descriptor, Any], folder: Path) -> None:
+def _write(graphs: Mapping[Descriptor, Sequence[Part[Any]]], folder: Path) -> None:
     cubins = Cubins()
-    for descriptor, graph in graphs.items():
-        text = describe(graph.raw_cuda_graph(), cubins)
-        (folder / f"{descriptor.file}.json").write_text(text, encoding="utf-8")
+    for descriptor, parts in graphs.items():
+        told = [
+            Part(part.kind, part.name, describe(part.held.raw_cuda_graph(), cubins))
+            for part in parts
+        ]
+        (folder / f"{descriptor.file}.json").write_text(parts_text(told), encoding="utf-8")
     (folder / "cubin").mkdir()
     for digest, data in cubins.bytes.items():
         (folder / "cubin" / digest).write_bytes(data)
@@ -229,17 +224,18 @@ def _write(graphs: Mapping[Descriptor, Any], folder: Path) -> None:
 def _answer(
     subject: Subject,
     descriptor: Descriptor,
-    graph: Any,
+    parts: Sequence[Part[Any]],
     memory: Sequence[Tensor],
     tensors: Mapping[str, Tensor],
     folder: Path,
 ) -> None:
-    """Replay torch's own graph from the same state that the check begins with."""
+    """Replay torch's own graphs from the same state that the check begins with."""
     _fill(memory, subject, tensors)
     for name, data in samples.batch(subject.recording, descriptor).items():
         _put(_shaped(tensors[name], data.shape), data)
-    graph.instantiate()
-    graph.replay()
+    for part in parts:
+        part.held.instantiate()
+        part.held.replay()
     torch.cuda.synchronize()
     (slot,) = subject.recording.of_role(Role.OUTPUT)[:1]
     found = _shaped(tensors[slot.name], slot.shape_of(descriptor)).contiguous().view(torch.uint8)

@@ -45,7 +45,7 @@ def decoder_recording(
         bindings: where they come from, for tied ones.
         dtype: element type of weights, cache and logits.
         limits: of a step; the cache has exactly `num_blocks` blocks, which kernels have recorded.
-        config: resolved; every full graph that it declares is recorded.
+        config: resolved; every graph that it declares is recorded, PIECEWISE ones in parts.
     """
     tied = {name: one.name for name, one in bindings.items() if isinstance(one, Tied)}
     ordered = sorted(shapes, key=lambda name: name in tied)
@@ -61,23 +61,33 @@ def decoder_recording(
     cache = (
         Slot(f"kv_cache_{index}", Role.CACHE, dtype, tuple(kv)) for index in range(spec.layers)
     )
+    broken = broken_of(config, limits.max_seqs)
     return Recording(
         weights=placed(chain(weights, constants)),
         cache=placed(cache),
         io=placed(_io(limits, dtype)),
-        descriptors=descriptors_of(config, limits.max_seqs),
+        descriptors=(*broken, *descriptors_of(config, limits.max_seqs)),
         blocks=limits.num_blocks,
         block_size=limits.block_size,
+        broken=broken,
+        breaking=tuple(config.splitting_ops or ()) if broken else (),
     )
 
 
 def descriptors_of(config: CompilationConfig, max_seqs: int) -> tuple[Descriptor, ...]:
     """The full graphs that a configuration declares, the largest first."""
-    dispatcher = dispatcher_of(config, max_seqs=max_seqs)
+    dispatcher = dispatcher_of(config, max_seqs=max_seqs, breakable=True)
     full = [key for mode, key in dispatcher.capture_list() if mode is GraphMode.FULL]
     return tuple(
         Descriptor(key.tokens, key.reqs or min(key.tokens, max_seqs), key.uniform) for key in full
     )
+
+
+def broken_of(config: CompilationConfig, max_seqs: int) -> tuple[Descriptor, ...]:
+    """The steps whose parts are graphs, the largest first; each holds the most sequences."""
+    dispatcher = dispatcher_of(config, max_seqs=max_seqs, breakable=True)
+    keys = [key for mode, key in dispatcher.capture_list() if mode is GraphMode.PIECEWISE]
+    return tuple(Descriptor(key.tokens, min(key.tokens, max_seqs), False) for key in keys)
 
 
 def _io(limits: StepLimits, dtype: str) -> list[Slot]:

@@ -15,6 +15,7 @@ from vcc.engine.graphs.recorder.draft import (
     MemsetDraft,
     where,
 )
+from vcc.engine.graphs.recorder.parts import Part
 from vcc.engine.graphs.recorder.words import WORD, Captured, Move, relocate
 from vcc.engine.graphs.table.types import (
     NON_PORTABLE_CLUSTER,
@@ -92,7 +93,43 @@ def merge(
         GraphError: the captures are not of one graph, or hold what cannot be moved; the node, the
             kernel and the offset are named.
     """
-    drafts = (first, second, again)
+    part = Part(SegmentKind.PIECE, name, (first, second, again))
+    return merge_parts((part,), moves, one_process=one_process)
+
+
+def merge_parts(
+    parts: Sequence[Part[tuple[Draft, Draft, Draft]]],
+    moves: Sequence[Move],
+    *,
+    one_process: bool = False,
+) -> Merged:
+    """Relocate the graphs of a step that run one after another; arguments and errors as `merge`.
+
+    Args:
+        parts: each with its three captures; it becomes a segment.
+        moves, one_process: see `merge`.
+    """
+    making, segments = _Making(moves, one_process), []
+    for part in parts:
+        before = len(making.nodes)
+        _add(making, part.held)
+        segments.append(Segment(part.kind, part.name, len(making.nodes) - before))
+    kernels = tuple(making.kernels)
+    return Merged(
+        kernels=kernels,
+        nodes=tuple(making.nodes),
+        edges=_edges([part.held[0] for part in parts]),
+        segments=tuple(segments),
+        digests=tuple(dict.fromkeys(kernel.cubin for kernel in kernels)),
+        pointers=making.pointers,
+        noise=making.noise,
+        unsteady=tuple(making.unsteady),
+    )
+
+
+def _add(making: _Making, drafts: tuple[Draft, Draft, Draft]) -> None:
+    """The nodes of one graph behind those that there are."""
+    first, second, again = drafts
     if (
         len({len(draft.nodes) for draft in drafts}) != 1
         or not first.edges == second.edges == again.edges
@@ -102,21 +139,28 @@ def merge(
             f"they have {', '.join(str(len(draft.nodes)) for draft in drafts)} nodes",
             "the model's forward must do the same in every run: no random choices, no state",
         )
-    making = _Making(moves, one_process)
-    for index, triple in enumerate(zip(*(draft.nodes for draft in drafts), strict=True)):
+    for triple in zip(*(draft.nodes for draft in drafts), strict=True):
+        index = len(making.nodes)
         _check_same(index, triple)
         making.nodes.append(_MERGERS[type(triple[0])](making, where(index, triple[0]), triple))
-    kernels = tuple(making.kernels)
-    return Merged(
-        kernels=kernels,
-        nodes=tuple(making.nodes),
-        edges=() if _is_chain(first) else tuple(Edge(*edge) for edge in first.edges),
-        segments=(Segment(SegmentKind.PIECE, name, len(making.nodes)),),
-        digests=tuple(dict.fromkeys(kernel.cubin for kernel in kernels)),
-        pointers=making.pointers,
-        noise=making.noise,
-        unsteady=tuple(making.unsteady),
-    )
+
+
+def _edges(drafts: Sequence[Draft]) -> tuple[Edge, ...]:
+    """Edges of graphs that run one after another: all of one end before the next one begins."""
+    if all(_is_chain(draft) for draft in drafts):
+        return ()
+    found: list[Edge] = []
+    ends: list[int] = []
+    start = 0
+    for draft in drafts:
+        numbers = range(start, start + len(draft.nodes))
+        own = [Edge(edge[0] + start, edge[1] + start, *edge[2:]) for edge in draft.edges]
+        begin = sorted(set(numbers) - {edge.target for edge in own})
+        found += [Edge(end, first) for end in ends for first in begin]
+        found += own
+        ends = sorted(set(numbers) - {edge.source for edge in own})
+        start = numbers.stop
+    return tuple(sorted(found, key=lambda edge: (edge.source, edge.target)))
 
 
 def _is_chain(draft: Draft) -> bool:

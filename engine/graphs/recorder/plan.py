@@ -94,6 +94,7 @@ class Recording:
         io: inputs, then outputs, placed.
         descriptors: what is recorded, in this order.
         blocks: KV blocks; block_size tokens each.
+        broken: descriptors that are recorded in parts, broken at the operators of `breaking`.
     """
 
     weights: tuple[Slot, ...]
@@ -102,6 +103,12 @@ class Recording:
     descriptors: tuple[Descriptor, ...]
     blocks: int = 1
     block_size: int = 1
+    broken: tuple[Descriptor, ...] = ()
+    breaking: tuple[str, ...] = ()
+
+    def breaks(self, descriptor: Descriptor) -> tuple[str, ...]:
+        """The operators at which a step is broken; none for one that is a single graph."""
+        return self.breaking if descriptor in self.broken else ()
 
     def slots(self) -> Sequence[tuple[int, Slot]]:
         """Every slot with its region."""
@@ -131,8 +138,11 @@ class Recording:
         weights, cache, io = (
             tuple(_slot(row) for row in found[name]) for name in ("weights", "cache", "io")
         )
-        descriptors = tuple(Descriptor(**row) for row in found["descriptors"])
-        return cls(weights, cache, io, descriptors, found["blocks"], found["block_size"])
+        descriptors, broken = (
+            tuple(Descriptor(**row) for row in found[name]) for name in ("descriptors", "broken")
+        )
+        numbers = (found["blocks"], found["block_size"])
+        return cls(weights, cache, io, descriptors, *numbers, broken, tuple(found["breaking"]))
 
 
 def placed(slots: Iterable[Slot]) -> tuple[Slot, ...]:

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.addresses import REPORT, Addresses
-from vcc.engine.graphs.recorder.draft import Draft, read_draft
-from vcc.engine.graphs.recorder.merge import Merged, merge
+from vcc.engine.graphs.recorder.draft import Draft
+from vcc.engine.graphs.recorder.merge import Merged, merge_parts
 from vcc.engine.graphs.recorder.origins import vendor_cubins
+from vcc.engine.graphs.recorder.parts import Part, read_parts
 from vcc.engine.graphs.recorder.plan import KINDS, Descriptor, Recording
 from vcc.engine.graphs.recorder.words import Move
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Region, Symbol
 
-SEGMENT = "recorded"
 REGION_ALIGNMENT = 512
 
 
@@ -60,7 +61,7 @@ def tables_of(
     info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
         progress(descriptor.file)
-        merged = merge(SEGMENT, *_drafts(folders, descriptor), moves)
+        merged = merge_parts(_parts(folders, descriptor), moves)
         for digest in merged.digests:
             cubins.setdefault(digest, (folders[0] / "cubin" / digest).read_bytes())
         sizes = {digest: len(cubins[digest]) for digest in merged.digests}
@@ -73,11 +74,24 @@ def tables_of(
     return Tables(blobs, info, tuple(unsteady))
 
 
-def _drafts(folders: tuple[Path, Path, Path], descriptor: Descriptor) -> tuple[Draft, Draft, Draft]:
-    first, second, again = (
-        read_draft((folder / f"{descriptor.file}.json").read_text("utf-8")) for folder in folders
-    )
-    return first, second, again
+def _parts(
+    folders: tuple[Path, Path, Path], descriptor: Descriptor
+) -> list[Part[tuple[Draft, Draft, Draft]]]:
+    """The parts of a step, each with its graph of all three captures."""
+    each = [
+        read_parts((folder / f"{descriptor.file}.json").read_text("utf-8")) for folder in folders
+    ]
+    names = [[(part.kind, part.name) for part in parts] for parts in each]
+    if not names[0] == names[1] == names[2]:
+        raise GraphError(
+            "two captures of one step differ",
+            f"they are broken into {', '.join(str(len(parts)) for parts in each)} parts",
+            "the model's forward must do the same in every run: no random choices, no state",
+        )
+    return [
+        Part(first.kind, first.name, (first.held, second.held, again.held))
+        for first, second, again in zip(*each, strict=True)
+    ]
 
 
 def _table(
@@ -108,6 +122,7 @@ def _figures(descriptor: Descriptor, merged: Merged) -> dict[str, Any]:
         "tokens": descriptor.tokens,
         "seqs": descriptor.seqs,
         "uniform": descriptor.uniform,
+        "parts": len(merged.segments),
         "nodes": len(merged.nodes),
         "pointers": merged.pointers,
         "noise_bytes": merged.noise,

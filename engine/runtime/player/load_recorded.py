@@ -7,11 +7,12 @@ from contextlib import ExitStack
 
 from vcc.cache.errors import IntegrityError
 from vcc.engine.arena import Arena
+from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.player.device import Device
-from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.runtime.player.handle import Mode, PlayerHandle
 from vcc.engine.runtime.player.load import CONSTANT, CUBIN, fill_weights
 from vcc.engine.runtime.player.recorded import (
     PREFIX,
@@ -48,18 +49,26 @@ def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
                 if name.startswith(CUBIN):
                     first.add_cubin(name.removeprefix(CUBIN), data)
         limits = _limits(boot, tables)
+        dispatcher = dispatcher_of(
+            boot.settings.compilation, max_seqs=boot.settings.max_seqs, breakable=True
+        )
         with boot.ledger.phase("graphs"):
-            steps = place(first, tables, limits.num_blocks, limits)
+            mixed = how_mixed(dispatcher.mode)
+            steps = place(first, tables, limits.num_blocks, limits, mixed)
             for step in steps[1:]:
                 failed.callback(step.handle.close)
             boot.counters.add("restores", len(steps))
         with boot.ledger.phase("weights"):
             filled = fill_weights(boot, device, steps[0].layout.weight_place, blobs)
             boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
-        dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
         runner = RecordedRunner(steps, dispatcher, limits, GraphStat(), arena)
         failed.pop_all()
     return runner
+
+
+def how_mixed(mode: GraphMode) -> Mode:
+    """How steps that are no pure decode are launched: whole, or in parts."""
+    return Mode.PIECEWISE if mode.mixed_part is GraphMode.PIECEWISE else Mode.FULL
 
 
 def _check_cubins(boot: Boot) -> None:

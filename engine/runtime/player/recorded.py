@@ -72,12 +72,26 @@ _NAME = re.compile(re.escape(PREFIX) + r"([1-9][0-9]{0,8})\.([1-9][0-9]{0,8})\.(
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A recorded step with its player, where its tensors lie, and writers of its input slots."""
+    """A recorded step with its player, where its tensors lie, and writers of its input slots.
+
+    `mode` is how it is launched: whole, or a graph for each part between breaks.
+    """
 
     recorded: Recorded
     handle: PlayerHandle
     layout: Layout
     inputs: tuple[StepInputs, ...]
+    mode: Mode = Mode.FULL
+
+    @property
+    def shape(self) -> Shape:
+        """As the player runs it."""
+        return replace(self.recorded.shape, mode=self.mode)
+
+    @property
+    def graphs(self) -> int:
+        """Graphs that it consists of; breaks are none."""
+        return self.layout.segments[0] if self.mode is Mode.PIECEWISE else 1
 
     @property
     def dtype(self) -> str:
@@ -91,7 +105,11 @@ def largest_first(tables: Mapping[Recorded, bytes]) -> list[Recorded]:
 
 
 def place(
-    first: PlayerHandle, tables: Mapping[Recorded, bytes], blocks: int, limits: StepLimits
+    first: PlayerHandle,
+    tables: Mapping[Recorded, bytes],
+    blocks: int,
+    limits: StepLimits,
+    mixed: Mode = Mode.FULL,
 ) -> tuple[RecordedStep, ...]:
     """Place the first player and every other beside it, and build all graphs.
 
@@ -100,6 +118,7 @@ def place(
         tables: every recorded table.
         blocks: KV blocks; recorded kernels have their number inside.
         limits: of a step.
+        mixed: how steps that are no pure decode are launched.
 
     Raises:
         IntegrityError: tables of different memory, or of other steps than their names say.
@@ -111,7 +130,8 @@ def place(
             handle = first.beside(tables[recorded]) if steps else first
             if steps:
                 failed.callback(handle.close)
-            steps.append(_place_one(handle, recorded, blocks, limits))
+            mode = Mode.FULL if recorded.uniform else mixed
+            steps.append(_place_one(handle, recorded, blocks, limits, mode))
             if steps[-1].dtype != steps[0].dtype:
                 raise IntegrityError("recorded tables have logits of different dtypes")
         failed.pop_all()
@@ -119,7 +139,7 @@ def place(
 
 
 def _place_one(
-    handle: PlayerHandle, recorded: Recorded, blocks: int, limits: StepLimits
+    handle: PlayerHandle, recorded: Recorded, blocks: int, limits: StepLimits, mode: Mode
 ) -> RecordedStep:
     handle.place(blocks, blocks, SLOTS, RING)
     layout = Layout.read(handle.describe())
@@ -128,8 +148,9 @@ def _place_one(
         StepInputs(SlotArrays(layout, slot), _sized(limits, recorded))
         for slot in range(len(layout.slots))
     )
-    handle.build([recorded.shape], 1, THREADS)
-    return RecordedStep(recorded, handle, layout, writers)
+    step = RecordedStep(recorded, handle, layout, writers, mode)
+    handle.build([step.shape], 1, THREADS)
+    return step
 
 
 class RecordedRunner:
@@ -161,24 +182,25 @@ class RecordedRunner:
     @property
     def gate(self) -> CaptureGate:
         """How many graphs there are, and how often one ran."""
-        return CaptureGate(open=False, captures=len(self._steps), replays=self._replays)
+        captures = sum(step.graphs for step in self._steps.values())
+        return CaptureGate(open=False, captures=captures, replays=self._replays)
 
     def capture_all(self) -> None:
         """Nothing: every graph is there."""
 
     def graph_list(self) -> list[dict[str, object]]:
-        """The graphs there are, once all have come: one a recorded step."""
+        """The graphs there are, once all have come, by recorded step."""
         counts = [step.handle.graphs(wait=True) for step in self._steps.values()]
         return [
             {
-                "mode": "full",
-                "tokens": one.tokens,
-                "seqs": one.seqs,
-                "uniform": one.uniform,
-                "graphs": 1,
+                "mode": step.mode.name.lower(),
+                "tokens": step.recorded.tokens,
+                "seqs": step.recorded.seqs,
+                "uniform": step.recorded.uniform,
+                "graphs": step.graphs,
                 "built": count.ready == count.wanted,
             }
-            for one, count in zip(self._steps, counts, strict=True)
+            for step, count in zip(self._steps.values(), counts, strict=True)
         ]
 
     def step(self, batch: StepBatch) -> npt.NDArray[np.floating[Any]]:
@@ -194,10 +216,10 @@ class RecordedRunner:
         with self._turn.taken():
             decision = self._dispatcher.dispatch(batch.tokens, batch.uniform)
             step = self._fitting(batch)
-            shape, slot = step.recorded.shape, step.handle.slot()
+            shape, slot = step.shape, step.handle.slot()
             step.inputs[slot].write(batch, shape.tokens, shape.seqs)
             address = step.handle.step(shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
-            self._replays += 1
+            self._replays += step.graphs
             self.stat.record(batch.tokens, decision, batch.seqs)
             return self._as_numpy(address, batch.seqs)
 

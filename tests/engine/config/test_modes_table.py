@@ -25,7 +25,7 @@ TABLE = {
     (ONCE, CPU): (NO, REFUSED, FULL, DECODE, FULL),
     (ONCE, CUDA): (NO, REFUSED, FULL, DECODE, FULL),
     (NONE, CPU): (NO, PIECES, FULL, DECODE, BOTH),
-    (NONE, CUDA): (NO, REFUSED, FULL, DECODE, FULL),
+    (NONE, CUDA): (NO, PIECES, FULL, DECODE, BOTH),
     (STOCK, CPU): (NO, REFUSED, FULL, DECODE, FULL),
     (STOCK, CUDA): (NO, REFUSED, FULL, DECODE, FULL),
 }
@@ -39,7 +39,7 @@ CASES = [
 
 
 def resolved(mode: CompileMode, platform: Platform, **asked: object) -> Resolved:
-    facts = PlatformFacts(platform, 8, 2048, breakable_graphs=platform is CPU)
+    facts = PlatformFacts(platform, 8, 2048, breakable_graphs=True)
     return resolve(CompilationConfig(mode=mode, **asked), facts)  # type: ignore[arg-type]
 
 
@@ -56,9 +56,7 @@ def test_a_pair_of_modes(
     found = resolved(mode, platform, cuda_graph_mode=graphs)
     assert found.config.cuda_graph_mode is expected
     assert bool(found.why("cuda_graph_mode")) is (graphs is not expected), "a change has a reason"
-    again = resolve(
-        found.config, PlatformFacts(platform, 8, 2048, breakable_graphs=platform is CPU)
-    )
+    again = resolve(found.config, PlatformFacts(platform, 8, 2048, breakable_graphs=True))
     assert again.config == found.config
 
 
@@ -81,6 +79,10 @@ def test_what_each_pair_holds_and_who_boots_it() -> None:
         assert rule.booted_by is (Loader.TORCH if platform is CPU else Loader.PLAYER)
     eager = resolved(NONE, CUDA).artifact
     assert (eager.booted_by, eager.without_full) == (Loader.PLAYER, Loader.EAGER)
+    loaders = {mode: eager.loader(mode) for mode in GraphMode}
+    assert {mode for mode, one in loaders.items() if one is Loader.EAGER} == {NO}
+    stock = resolved(STOCK, CUDA).artifact
+    assert (stock.loader(NO), stock.loader(FULL)) == (Loader.IN_PROCESS, Loader.PLAYER)
     assert resolved(NONE, CPU).artifact.holds == (Content.BINDINGS,)
     assert "pickle" in resolved(STOCK, CPU).artifact.refusal
 
@@ -92,13 +94,17 @@ def test_ranges_without_code_of_ours_are_a_contradiction(mode: CompileMode, fiel
         resolved(mode, CPU, **{field: (8,)})
 
 
-def test_eager_segments_break_at_the_splitting_ops() -> None:
-    assert resolved(NONE, CPU, cuda_graph_mode=PIECES).config.splitting_ops == DEFAULT_SPLITTING_OPS
-    own = resolved(NONE, CPU, cuda_graph_mode=BOTH, splitting_ops=("aten.gelu",)).config
+@pytest.mark.parametrize("platform", Platform)
+def test_eager_segments_break_at_the_splitting_ops(platform: Platform) -> None:
+    assert (
+        resolved(NONE, platform, cuda_graph_mode=PIECES).config.splitting_ops
+        == DEFAULT_SPLITTING_OPS
+    )
+    own = resolved(NONE, platform, cuda_graph_mode=BOTH, splitting_ops=("aten.gelu",)).config
     assert (own.splitting_ops, own.cuda_graph_mode) == (("aten::gelu",), BOTH)
-    none = resolved(NONE, CPU, cuda_graph_mode=BOTH, splitting_ops=())
+    none = resolved(NONE, platform, cuda_graph_mode=BOTH, splitting_ops=())
     assert none.config.cuda_graph_mode is FULL
-    assert resolved(NONE, CPU, cuda_graph_mode=FULL).config.splitting_ops == ()
+    assert resolved(NONE, platform, cuda_graph_mode=FULL).config.splitting_ops == ()
 
 
 @pytest.mark.parametrize("platform", Platform)

@@ -10,11 +10,19 @@ import pytest
 
 from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.draft import UNSUPPORTED, Draft, read_draft
-from vcc.engine.graphs.recorder.merge import merge
+from vcc.engine.graphs.recorder.merge import merge, merge_parts
+from vcc.engine.graphs.recorder.parts import Part
 from vcc.engine.graphs.recorder.words import Move
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.encode import encode
-from vcc.engine.graphs.table.types import NodeKind, NodeTable, ParamKind, Region, RegionKind
+from vcc.engine.graphs.table.types import (
+    NodeKind,
+    NodeTable,
+    ParamKind,
+    Region,
+    RegionKind,
+    SegmentKind,
+)
 
 SPACE = Move(0, 0x6123_4560_0000, 0x7456_7890_0000, 4096)
 DIGEST = "ab" * 32
@@ -189,3 +197,30 @@ def test_captures_of_two_graphs_are_refused(other: list[dict[str, Any]]) -> None
     one = draft([kernel(1)])
     with pytest.raises(GraphError, match="two captures of one graph differ"):
         merge("recorded", one, draft(other), one, [SPACE])
+
+
+def part(kind: SegmentKind, nodes: list[dict[str, Any]], edges: list[list[int]]) -> Part[Any]:
+    made = draft(nodes, edges)
+    return Part(kind, kind.name.lower(), (made, made, made))
+
+
+def test_parts_run_one_after_another_whatever_their_own_edges_are() -> None:
+    """A fork, then two nodes beside each other: nothing of a part begins before all before it."""
+    fork = part(SegmentKind.PIECE, [EMPTY] * 3, [[0, 1, 0, 0, 0], [0, 2, 1, 1, 0]])
+    beside = part(SegmentKind.OP, [EMPTY] * 2, [])
+    chain = part(SegmentKind.PIECE, [EMPTY] * 2, [[0, 1, 0, 0, 0]])
+    found = merge_parts([fork, beside, chain], [SPACE])
+    assert [(one.kind, one.nodes) for one in found.segments] == [
+        (SegmentKind.PIECE, 3),
+        (SegmentKind.OP, 2),
+        (SegmentKind.PIECE, 2),
+    ]
+    assert [(edge.source, edge.target, edge.type, edge.source_port) for edge in found.edges] == [
+        *((0, 1, 0, 0), (0, 2, 1, 1)),
+        *((1, 3, 0, 0), (1, 4, 0, 0), (2, 3, 0, 0), (2, 4, 0, 0)),
+        *((3, 5, 0, 0), (4, 5, 0, 0), (5, 6, 0, 0)),
+    ]
+    assert merge_parts([chain, chain], [SPACE]).edges == ()
+
+
+EMPTY = {"kind": "empty"}

@@ -18,12 +18,14 @@ from vcc.cache.errors import GraphError
 from vcc.engine import native
 from vcc.engine.graphs.recorder import samples
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, Addresses
+from vcc.engine.graphs.recorder.parts import WHOLE, Part, parts_text
 from vcc.engine.graphs.recorder.plan import IO, WORKSPACE, Descriptor, Recording, Slot, placed
 from vcc.engine.graphs.recorder.process import prove
 from vcc.engine.graphs.recorder.tables import Tables, tables_of
 from vcc.engine.graphs.table.decode import decode
-from vcc.engine.graphs.table.types import RegionKind, Role
+from vcc.engine.graphs.table.types import RegionKind, Role, Segment, SegmentKind
 
+PIECE, OP = SegmentKind.PIECE, SegmentKind.OP
 ONLY = Descriptor(1, 1, False)
 WIDTH = 64
 USED = [256, 0, 512, 4096]
@@ -54,13 +56,19 @@ def copies(bases: tuple[int, ...], through: int = 0) -> dict[str, Any]:
     return {"nodes": nodes, "edges": [[0, 1, 0, 0, 0]]}
 
 
+def leave(folder: Path, *parts: tuple[SegmentKind, str, dict[str, Any]]) -> None:
+    """What a capture leaves of a step."""
+    told = [Part(kind, name, json.dumps(graph)) for kind, name, graph in parts]
+    (folder / f"{ONLY.file}.json").write_text(parts_text(told))
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
     made = []
     for name in NAMES:
         folder = tmp_path / name
         (folder / "cubin").mkdir(parents=True)
-        (folder / f"{ONLY.file}.json").write_text(json.dumps(copies(PLACES[name].bases)))
+        leave(folder, (PIECE, WHOLE, copies(PLACES[name].bases)))
         report = {"used": USED, "addresses": PLACES[name].as_dict()}
         (folder / "report.json").write_text(json.dumps(report))
         made.append(folder)
@@ -131,7 +139,7 @@ def test_a_model_that_reads_what_it_did_not_write_is_found(
     for folder, name in zip(folders, NAMES, strict=True):
         graph = copies(PLACES[name].bases)
         graph = {"nodes": graph["nodes"][1:], "edges": []}
-        (folder / f"{ONLY.file}.json").write_text(json.dumps(graph))
+        leave(folder, (PIECE, WHOLE, graph))
     with pytest.raises(GraphError, match="bytes differ"):
         prove(recording(), tables_of(recording(), folders), folders[0])
 
@@ -140,7 +148,7 @@ def test_captures_that_place_things_differently_are_refused(
     folders: tuple[Path, Path, Path],
 ) -> None:
     graph = copies(PLACES[SECOND].bases, through=512)
-    (folders[1] / f"{ONLY.file}.json").write_text(json.dumps(graph))
+    leave(folders[1], (PIECE, WHOLE, graph))
     with pytest.raises(GraphError, match="node 0"):
         tables_of(recording(), folders)
 
@@ -156,3 +164,49 @@ def test_a_checker_that_dies_is_an_error(
 
 def test_the_manifest_will_say_whose_kernels_there_are(folders: tuple[Path, Path, Path]) -> None:
     assert tables_of(recording(), folders).info["vendor_cubins"] == []
+
+
+def in_parts(bases: tuple[int, ...]) -> list[tuple[SegmentKind, str, dict[str, Any]]]:
+    """The two copies with a break between them, and an empty part behind it."""
+    first, second = copies(bases)["nodes"]
+    through = copies(bases, through=512)["nodes"]
+    moved = {**second, "target": through[0]["target"]}
+    last = through[1]
+    return [
+        (PIECE, WHOLE, {"nodes": [first], "edges": []}),
+        (OP, "vcc::kv_write", {"nodes": [moved], "edges": []}),
+        (PIECE, WHOLE, {"nodes": [], "edges": []}),
+        (OP, "vcc::paged_attention", {"nodes": [last], "edges": []}),
+    ]
+
+
+def test_a_step_in_parts_is_one_table_with_a_segment_for_each(
+    folders: tuple[Path, Path, Path], doubles: None
+) -> None:
+    """W6: proven as a whole, in the same process without torch."""
+    for folder, name in zip(folders, NAMES, strict=True):
+        leave(folder, *in_parts(PLACES[name].bases))
+    tables = tables_of(recording(), folders)
+    table = decode(tables.blobs[ONLY.blob])
+    assert table.segments == (
+        Segment(PIECE, WHOLE, 1),
+        Segment(OP, "vcc::kv_write", 1),
+        Segment(OP, "vcc::paged_attention", 1),
+    )
+    assert table.edges == ()
+    assert prove(recording(), tables, folders[0])["wrong"] == []
+
+
+def test_captures_that_break_elsewhere_are_refused(folders: tuple[Path, Path, Path]) -> None:
+    for folder, name in zip(folders, NAMES, strict=True):
+        leave(folder, *in_parts(PLACES[name].bases))
+    leave(folders[1], *in_parts(PLACES[SECOND].bases)[:2])
+    with pytest.raises(GraphError, match="two captures of one step differ"):
+        tables_of(recording(), folders)
+
+
+def test_a_step_without_launches_is_refused(folders: tuple[Path, Path, Path]) -> None:
+    for folder in folders:
+        leave(folder, (PIECE, WHOLE, {"nodes": [], "edges": []}))
+    with pytest.raises(GraphError, match="nothing was captured"):
+        tables_of(recording(), folders)
