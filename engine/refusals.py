@@ -16,6 +16,7 @@ from vcc.engine.config.inductor_options import check_level
 from vcc.engine.config.modes import Backend, Platform
 from vcc.engine.config.op_names import bare_name
 from vcc.engine.models.bindings import check_number
+from vcc.engine.models.lora.spec import check_not_recorded
 from vcc.engine.models.traced_keys import check_traced
 from vcc.engine.ops.backends import BACKENDS
 from vcc.engine.request import Settled
@@ -28,14 +29,15 @@ def check_request(settled: Settled) -> None:
 
     Raises:
         ModelError: a decoder whose bindings no manifest can hold.
-        ConfigError: a splitting op of vcc's that does not exist; on a GPU, no device profile, or a
-            model that is no decoder.
+        ConfigError: a splitting op of vcc's that does not exist; on a GPU, no device profile, a
+            model that is no decoder, or adapters in a recording.
         DeviceError: a CPU level that no code is made for.
     """
     request = settled.request
     if request.source.kind == "decoder":
         check_number(request.source.spec)
     check_traced(request.source, recorded=settled.resolved.artifact.needs_gpu)
+    check_not_recorded(settled.model, recorded=settled.resolved.artifact.needs_gpu)
     known = own_operators()
     for name in _cuts(settled, own=True):
         if bare_name(name) not in known:

@@ -100,7 +100,7 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
         events: hears the stages of the builds.
 
     Raises:
-        UsageError, ConfigError: not for a GPU, no decoder, no profile.
+        UsageError, ConfigError: not for a GPU, no decoder, no profile, or with adapters.
         OutOfStep: the first value that differs, or the first blob of a second build.
         OutOfRegion: a kernel reaches outside its memory.
         CompileError: a build failed.
@@ -110,6 +110,12 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
             "--interpret is for GPU code",
             f"the target is {settled.request.target}",
             "name one: --target sm_90",
+        )
+    if settled.model.enable_lora:
+        raise UsageError(
+            "--interpret takes no adapters",
+            "its reference is the model without them",
+            "leave --enable-lora out: the rest of the code is the same",
         )
     profile = device_profile(settled)
     rebuilt = _rebuilt(settled, store, events)

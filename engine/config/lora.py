@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from vcc.cache.errors import ConfigError
 
-from .modes import GraphMode
+from .modes import GraphMode, Platform
 from .resolved import State
 from .types import ModelConfig
 
 DEFAULT_LORAS = 4
 DEFAULT_RANK = 16
 MOST_LORAS, HIGHEST_RANK = 256, 512
+
+ONE_FOR_ALL = "on the CPU operators look at the rows' adapters: one graph serves any number"
 
 LIMITS = ("max_loras", "max_lora_rank", "lora_target_modules")
 """Fields that say something of adapters only where there are any."""
@@ -53,4 +55,6 @@ def lora_graphs(state: State) -> State:
         return state.put("cudagraph_specialize_lora", False, "adapters are not enabled")
     if state.graphs is GraphMode.NONE:
         return state.put("cudagraph_specialize_lora", False, "graphs are off")
+    if state.facts.platform is Platform.CPU:
+        return state.fill("cudagraph_specialize_lora", False, ONE_FOR_ALL)
     return state.fill("cudagraph_specialize_lora", True, "default")

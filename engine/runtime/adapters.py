@@ -89,6 +89,11 @@ class Adapters:
             del self._slots[name]
         del self._loaded[name]
 
+    def rewrite(self) -> None:
+        """Write every slot again, after their memory was lost."""
+        for name, slot in self._slots.items():
+            self._write(slot, self._loaded[name])
+
     def check(self, name: str) -> None:
         """Raise UsageError for a name that no loaded adapter has."""
         if name not in self._loaded:

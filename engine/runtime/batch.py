@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from vcc.engine.runtime.descriptors import count_loras
 from vcc.engine.runtime.kv import BlockTable, Int32Array
 
 if TYPE_CHECKING:
@@ -76,10 +77,8 @@ class StepBatch:
 
     @property
     def loras(self) -> int:
-        """Adapters of the step; beside some, rows without one count as one more (row D15)."""
-        if self.lora_slot is None or not (self.lora_slot >= 0).any():
-            return 0
-        return len(np.unique(self.lora_slot))
+        """Adapters of the step, see `count_loras`."""
+        return 0 if self.lora_slot is None else count_loras(self.lora_slot.tolist())
 
     @property
     def tokens(self) -> int:

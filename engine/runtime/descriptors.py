@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vcc.engine.config.modes import GraphMode
@@ -45,6 +46,16 @@ class Dispatch:
     mode: GraphMode
     descriptor: BatchDescriptor
     reason: str
+
+
+def count_loras(slots: Iterable[int]) -> int:
+    """Adapters of a step by its rows' slots; beside some, rows without one count as one more.
+
+    >>> count_loras([0, 2, -1, 2]), count_loras([1, 1]), count_loras([-1])
+    (3, 1, 0)
+    """
+    found = set(slots)
+    return 0 if max(found, default=-1) < 0 else len(found)
 
 
 def lora_counts(max_loras: int, *, specialise: bool) -> tuple[int, ...]:

@@ -18,10 +18,14 @@ from torch import Tensor
 
 from vcc.cache.errors import UsageError
 from vcc.cache.store import Store
+from vcc.engine.models.source import open_source
 from vcc.engine.monitor import Counters
+from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.scheduler import Request
 from vcc.engine.runtime.step import ModelRunner
+from vcc.engine.serving import Serving
+from vcc.engine.stdio import Line, Stdio
 
 TORCH_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 LIMITS = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 64}
@@ -202,6 +206,25 @@ def test_an_adapter_in_use_is_not_unloaded(cell: Cell) -> None:
     del events
     cell.runner.adapters.unload("one")
     cell.runner.adapters.load("one", cell.folder / "one")
+
+
+def test_lines_of_a_program_name_their_adapters(cell: Cell) -> None:
+    told: list[Mapping[str, Any]] = []
+    source = open_source(str(cell.folder / "base"))
+    stdio = Stdio(Serving(cell.runner, source), told.append, Overrides(ignore_eos=True))
+    prompt, same = PROMPTS[1], {"max_new_tokens": 4}
+    asked = [{"prompt": prompt, "id": name or "none", "lora": name, **same} for name in NAMES]
+    asked.append({"prompt": prompt, "id": "strange", "lora": "strange"})
+    lines = [Line(i + 1, json.dumps(one).encode()) for i, one in enumerate(asked)]
+    stdio.run(lines)
+    found = {one["id"]: one["token_ids"] for one in told if "token_ids" in one}
+    wanted = _answers(
+        cell.runner,
+        [Request(i, tuple(prompt), max_new_tokens=4, lora=n) for i, n in enumerate(NAMES)],
+    )
+    assert [found[name or "none"] for name in NAMES] == list(wanted.values())
+    (refused,) = [one["error"] for one in told if "error" in one]
+    assert refused["what"] == "no adapter called 'strange'"
 
 
 def test_a_warm_boot_takes_adapters_without_a_compile(

@@ -18,7 +18,7 @@ CACHE = "kv_caches_"
 SIZES: Mapping[str, str] = {"input_ids": "T", "block_table": "B", "seq_lens": "B", f"{CACHE}0": "K"}
 """Step sizes by the input that carries each: tokens, sequences, KV blocks."""
 
-ROWS = ("input_ids", "positions", "slot_mapping")
+ROWS = ("input_ids", "positions", "slot_mapping", "lora_slot")
 """Inputs with one entry a token: first, so that where they lie depends on T alone."""
 
 SAMPLING: tuple[tuple[str, str, Role], ...] = (

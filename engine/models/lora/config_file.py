@@ -103,7 +103,7 @@ def read_config(directory: Path) -> AdapterConfig:
     return AdapterConfig(
         rank=int(_number(file, "r", found.get("r"), whole=True)),
         alpha=_number(file, "lora_alpha", found.get("lora_alpha", 8)),
-        rank_stabilised=found.get("use_rslora") is True,
+        rank_stabilised=_flag(file, "use_rslora", found.get("use_rslora")),
         ranks={k: int(v) for k, v in _pattern(file, "rank_pattern", found, whole=True).items()},
         alphas=_pattern(file, "alpha_pattern", found),
     )
@@ -122,6 +122,12 @@ def _pattern(
                 file, f"{name} holds {key[:60]!r}: only plain names of modules are taken"
             )
     return {key: _number(file, f"{name}.{key}", v, whole=whole) for key, v in table.items()}
+
+
+def _flag(file: Path, name: str, value: Any) -> bool:
+    if value is not None and type(value) is not bool:
+        raise _refused(file, f"{name} is {value!r:.40}, neither true nor false")
+    return bool(value)
 
 
 def _number(file: Path, name: str, value: Any, *, whole: bool = False) -> float:

@@ -99,6 +99,20 @@ def check_lora(model: ModelConfig, spec: DecoderSpec | None) -> None:
         )
 
 
+def check_not_recorded(model: ModelConfig, *, recorded: bool) -> None:
+    """Refuse adapters where kernels are recorded from an eager step.
+
+    Raises:
+        ConfigError: they are enabled.
+    """
+    if model.enable_lora and recorded:
+        raise ConfigError(
+            "enable_lora goes with compiled code on a GPU",
+            "a recording has the matrices of one step, and no place where others could be written",
+            "use --compile vcc, or leave --enable-lora out",
+        )
+
+
 def projections(spec: DecoderSpec, lora: LoraSpec) -> tuple[Projection, ...]:
     """The projections that adapters may change, in the order of the model."""
     wanted = frozenset(lora.targets)

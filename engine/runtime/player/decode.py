@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.by_size import chosen, with_code
+from vcc.engine.runtime.descriptors import count_loras
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
@@ -36,7 +37,8 @@ class _State:
 
     shape: Shape | None = None
     blocks: Int32Array | None = None
-    next: list[tuple[int, int, int]] = field(default_factory=list)  # request, position, token
+    next: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Request, position, token and slot of the adapter of each row."""
 
 
 class Decoding:
@@ -88,7 +90,9 @@ class Decoding:
         self, rows: Sequence[DecodeRow], steps: int, finish: int
     ) -> Generator[Int32Array, None, None]:
         count = len(rows)
-        decision = self._shapes.dispatcher.dispatch(count, uniform=True)
+        decision = self._shapes.dispatcher.dispatch(
+            count, uniform=True, loras=count_loras(row.slot for row in rows)
+        )
         shape = self._shapes.of(decision, count, count, uniform=True)
         if shape.tokens != shape.seqs:  # padded beyond the most sequences
             shape = Shape(Mode.PLAIN, count, count, Parts.UNIFORM)
@@ -135,7 +139,7 @@ class Decoding:
     def _changed(self, shape: Shape, rows: Sequence[DecodeRow]) -> Int32Array | None:
         """Rows of the block table that are new, or None when the state is another one."""
         state = self._state
-        now = [(row.sample.request, row.position, row.sample.token) for row in rows]
+        now = [(one.sample.request, one.position, one.sample.token, one.slot) for one in rows]
         if state.shape != shape or state.next != now or state.blocks is None:
             return None
         blocks = np.stack([row.blocks for row in rows])
@@ -157,6 +161,9 @@ class Decoding:
         for name in ("positions", "input_ids", "seq_lens"):
             layout.array(slot, name)[:seqs] = 0
         layout.array(slot, "slot_mapping")[:seqs] = -1
+        if self._limits.max_loras:
+            layout.array(slot, "lora_slot")[:seqs] = -1
+            layout.array(slot, "lora_slot")[:count] = [row.slot for row in rows]
         # The head of each step advances first, so what it starts from is one step back.
         layout.array(slot, "positions")[:count] = [row.position - 1 for row in rows]
         samples = [
@@ -173,7 +180,7 @@ class Decoding:
             shape,
             np.stack([row.blocks for row in rows]),
             [
-                (row.sample.request, row.position + done, int(token))
+                (row.sample.request, row.position + done, int(token), row.slot)
                 for row, token in zip(rows, tokens, strict=True)
             ],
         )

@@ -17,6 +17,7 @@ from vcc.engine.models.expressions import Binding
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
+from vcc.engine.runtime.player.adapting import adapting, stacked
 from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.boot_golden import check_some, has_goldens, import_goldens
 from vcc.engine.runtime.player.collector import collector_paused
@@ -155,7 +156,11 @@ def _placed(
     weights: _Weights,
     gemms: Gemms,
 ) -> PlayerRunner:
-    dispatcher = dispatcher_of(boot.settings.compilation, max_seqs=boot.settings.max_seqs)
+    dispatcher = dispatcher_of(
+        boot.settings.compilation,
+        max_seqs=boot.settings.max_seqs,
+        lora_cases=boot.settings.lora_cases,
+    )
     expected = len(boot.settings.lengths)
     with boot.ledger.phase("gemms"):
         graphs, _ = StepShapes(dispatcher, boot.settings.max_seqs, True).graphs(expected)
@@ -187,6 +192,7 @@ def _placed(
         *(device, tables, limits, shapes, GraphStat(), arena),
         refill=weights.refill,
         gemms=gemms,
+        adapters=adapting(boot, device, weights.placing.result()),
     )
     return PlayerRunner(parts)
 
@@ -236,9 +242,11 @@ def fill_weights(
         ModelError: the checkpoint does not fit the artifact.
         IntegrityError: a constant is missing.
     """
+    written = stacked(boot)
     homes = [
         Home(one.target, one.dtype, one.shape, one.address - place.address, one.role == "constant")
         for one in place.tensors
+        if one.target not in written
     ]
     constants = {
         name.removeprefix(CONSTANT): data
@@ -275,4 +283,5 @@ def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
         max_blocks_per_seq=settings.max_blocks_per_seq,
         max_model_len=settings.model.max_model_len or 1,
         vocab=logits.shape[-1] if logits.shape else 0,
+        max_loras=settings.model.max_loras or 0,
     )

@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,9 @@ from vcc.engine.runtime.player.tables import StepTable
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.runtime.wrapper import CaptureGate
 
+if TYPE_CHECKING:
+    from vcc.engine.runtime.adapters import Adapters
+
 
 @dataclass(frozen=True, slots=True)
 class PlayerParts:
@@ -57,6 +60,7 @@ class PlayerParts:
     stat: GraphStat
     arena: Any
     refill: Callable[[], object] = lambda: None
+    adapters: Callable[[Turn], Adapters | None] = lambda turn: None
     gemms: Gemms = field(default_factory=lambda: NoGemms(GemmReport(0, 0)))
 
     @property
@@ -99,6 +103,7 @@ class PlayerRunner:
         self.lacking = parts.gemms.report.lacking
         self._parts = parts
         self._turn = Turn()
+        self.adapters = parts.adapters(self._turn)
         self._inputs = {one.handle: one.writers(parts.limits) for one in parts.tables}
         self._logits = parts.layout.tensor("logits")
         self._decoding: Decoding | None = None
@@ -218,6 +223,8 @@ class PlayerRunner:
         with self._turn.taken():
             self._parts.refill()
             self.arena.mark_filled("weights")
+        if self.adapters is not None:
+            self.adapters.rewrite()
 
     def close(self) -> None:
         """Give all device memory back."""
@@ -225,7 +232,7 @@ class PlayerRunner:
 
     def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, StepTable, int]:
         parts = self._parts
-        decision = parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform)
+        decision = parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform, loras=batch.loras)
         shape = parts.shapes.of(decision, batch.tokens, batch.seqs, uniform=batch.uniform)
         table = parts.table(shape.tokens)
         slot = table.handle.slot()

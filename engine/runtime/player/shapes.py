@@ -63,16 +63,20 @@ class StepShapes:
         """
         tail = Parts.SAMPLE if self.samples else Parts.NONE
         captures = self.dispatcher.capture_list()
-        wanted = [shape for mode, key in captures for shape in self._graphs(mode, key, tail)]
+        # A graph serves every number of adapters: its kernels look at the rows' slots.
+        every = (shape for mode, key in captures for shape in self._graphs(mode, key, tail))
+        wanted = list(dict.fromkeys(every))
         hot = self._hot(wanted, max(1, expected))
         rest = [shape for shape in wanted if shape not in hot]
         return (*hot, *sorted(rest, key=_when_used)), len(hot)
 
     def count(self, pieces: Callable[[int], int]) -> int:
         """Graphs that are declared; `pieces` of a step of so many tokens."""
-        keys = self.dispatcher.keys
-        full = len(keys(GraphMode.FULL))
-        return full + sum(pieces(key.tokens) for key in keys(GraphMode.PIECEWISE))
+        full, cut = (
+            {replace(key, loras=0) for key in self.dispatcher.keys(mode)}
+            for mode in (GraphMode.FULL, GraphMode.PIECEWISE)
+        )
+        return len(full) + sum(pieces(key.tokens) for key in cut)
 
     def _graphs(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> tuple[Shape, ...]:
         parts = Parts.UNIFORM if key.uniform else Parts.NONE

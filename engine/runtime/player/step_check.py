@@ -76,8 +76,9 @@ def _place(one: Tensor) -> tuple[object, ...]:
 
 def _check_tensors(layout: Layout, tokens: int, sequences: int, limits: StepLimits) -> None:
     rows, seqs = (tokens,), (sequences,)
+    adapted = ("lora_slot",) if limits.max_loras else ()
     wanted = {
-        **dict.fromkeys(("input_ids", "positions", "slot_mapping"), rows),
+        **dict.fromkeys(("input_ids", "positions", "slot_mapping", *adapted), rows),
         **dict.fromkeys(("seq_lens", "logits_index"), seqs),
         "query_start": (sequences + 1,),
         "block_table": (*seqs, limits.max_blocks_per_seq),

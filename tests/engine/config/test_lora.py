@@ -44,19 +44,21 @@ def test_limits_beyond_the_kernels_are_refused(field: str, value: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loras", "graphs", "asked", "found"),
+    ("platform", "loras", "graphs", "asked", "found"),
     [
-        (4, GraphMode.FULL, None, True),
-        (4, GraphMode.FULL, False, False),
-        (4, GraphMode.NONE, True, False),
-        (0, GraphMode.FULL, True, False),
-        (0, GraphMode.FULL, None, False),
+        (Platform.CUDA, 4, GraphMode.FULL, None, True),
+        (Platform.CPU, 4, GraphMode.FULL, None, False),
+        (Platform.CPU, 4, GraphMode.FULL, True, True),
+        (Platform.CUDA, 4, GraphMode.FULL, False, False),
+        (Platform.CUDA, 4, GraphMode.NONE, True, False),
+        (Platform.CUDA, 0, GraphMode.FULL, True, False),
+        (Platform.CUDA, 0, GraphMode.FULL, None, False),
     ],
 )
 def test_there_are_graphs_for_each_number_of_adapters_unless_told_otherwise(
-    loras: int, graphs: GraphMode, asked: bool | None, found: bool
+    platform: Platform, loras: int, graphs: GraphMode, asked: bool | None, found: bool
 ) -> None:
-    facts = PlatformFacts(Platform.CPU, 8, 64, max_loras=loras)
+    facts = PlatformFacts(platform, 8, 64, max_loras=loras)
     asking = CompilationConfig(cuda_graph_mode=graphs, cudagraph_specialize_lora=asked)
     resolved = resolve(asking, facts)
     assert resolved.config.cudagraph_specialize_lora is found
