@@ -1,0 +1,110 @@
+"""Products of fp8 values in Triton: tensor cores multiply fp8, sums and scales are fp32.
+
+Sums leave the tensor cores every BLOCK values, as many as share a scale of a block: those of fp8
+keep fewer bits there than fp32 has.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _row_scale(x_scale, row, MOVING: tl.constexpr):
+    """The factor of each row: one number, or one a row."""
+    if MOVING == 1:
+        scale = tl.load(x_scale + row)
+    else:
+        scale = tl.load(x_scale + row * 0)
+    return scale
+
+
+@triton.jit
+def _column_scale(w_scale, column, FIRST: tl.constexpr, SECOND: tl.constexpr, PARTS: tl.constexpr):
+    """The factor of each column: its own, or that of its range."""
+    if PARTS == 0:
+        scale = tl.load(w_scale + column)
+    else:
+        part = (column >= FIRST).to(tl.int32) + (column >= SECOND).to(tl.int32)
+        scale = tl.load(w_scale + part)
+    return scale
+
+
+@triton.jit
+def _tile(
+    x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
+    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
+    SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr,
+    BLOCK: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """One tile of the result: columns of weights are the left operand, rows the right one."""
+    column = column_tile * TILE_COLUMNS + tl.arange(0, TILE_COLUMNS)
+    row = row_tile * TILE_ROWS + tl.arange(0, TILE_ROWS)
+    inner = tl.arange(0, BLOCK)
+    # Rows and columns outside repeat the last one: read without a mask, and never stored.
+    source = tl.minimum(row, rows - 1).to(tl.int64)
+    place = tl.minimum(column, COLUMNS - 1).to(tl.int64)
+    left = weight + place[:, None] * DEPTH + inner[None, :]
+    right = x + source[:, None] * DEPTH + inner[None, :]
+    total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
+    across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
+    for at in range(0, across):
+        if DEPTH % BLOCK == 0:
+            w, a = tl.load(left + at * BLOCK), tl.load(right + at * BLOCK)
+        else:
+            held = (at * BLOCK + inner < DEPTH)[None, :]
+            w = tl.load(left + at * BLOCK, mask=held, other=0.0)
+            a = tl.load(right + at * BLOCK, mask=held, other=0.0)
+        if MOVING == 2:
+            by_column = tl.load(w_scale + place // BLOCK * across + at)
+            by_row = tl.load(x_scale + source * across + at)
+            part = tl.dot(w, tl.trans(a))
+            total += part * by_column[:, None] * by_row[None, :]
+        else:
+            total = tl.dot(w, tl.trans(a), total, max_num_imprecise_acc=BLOCK)
+    if MOVING != 2:
+        by_column = _column_scale(w_scale, place, FIRST, SECOND, PARTS)
+        total = total * by_column[:, None] * _row_scale(x_scale, source, MOVING)[None, :]
+    if HAS_BIAS:
+        total += tl.load(bias + place).to(tl.float32)[:, None]
+    to = out + row.to(tl.int64)[None, :] * COLUMNS + column[:, None]
+    inside = (row < rows)[None, :] & (column < COLUMNS)[:, None]
+    tl.store(to, total.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def scaled_linear(
+    x, weight, x_scale, w_scale, bias, out, rows,
+    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
+    SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
+    FEW: tl.constexpr, FEW_COLUMNS: tl.constexpr, TILE_ROWS: tl.constexpr,
+    TILE_COLUMNS: tl.constexpr, BAND: tl.constexpr,
+):  # fmt: skip
+    """out [rows, COLUMNS] = (x [rows, DEPTH] * x_scale) @ (weight [COLUMNS, DEPTH] * w_scale).T.
+
+    Up to FEW rows a program has FEW_COLUMNS columns of all rows; above, tiles of TILE_ROWS rows and
+    TILE_COLUMNS columns, BAND tiles of rows together, so that they share weights in the L2 cache.
+    Grid: the programs of either way, whichever are more; those that are left over end at once.
+    MOVING 0: one scale of x; 1: one a row; 2: one a block, of both. PARTS ranges of columns begin
+    at 0, FIRST and SECOND; 0 means a scale for each column.
+    """
+    program = tl.program_id(0)
+    if rows <= FEW:
+        if program * FEW_COLUMNS < COLUMNS:
+            _tile(
+                x, weight, x_scale, w_scale, bias, out, rows, program, 0,
+                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK, FEW, FEW_COLUMNS,
+            )  # fmt: skip
+    else:
+        across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
+        down = tl.cdiv(rows, TILE_ROWS)
+        if program < across * down:
+            band = program // (BAND * across) * BAND
+            height = tl.minimum(down - band, BAND)
+            row_tile = band + program % (BAND * across) % height
+            column_tile = program % (BAND * across) // height
+            _tile(
+                x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
+                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK, TILE_ROWS, TILE_COLUMNS,
+            )  # fmt: skip

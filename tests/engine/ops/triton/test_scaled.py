@@ -1,0 +1,46 @@
+"""The Triton product of fp8 values: right by the interpreter, compiled for devices with fp8."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from support.sources import ROOT
+
+from vcc.engine.ops.triton.scaled import scaled_linear
+from vcc.engine.ops.triton.specs import KernelSpec
+from vcc.engine.ops.triton.wrapped_scaled import TILES
+from vcc.engine.torch_shim.profiles import PROFILES
+
+
+def test_products_by_the_interpreter() -> None:
+    command = [sys.executable, "-m", "support.scaled_cases"]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+def spec(moving: int, depth: int = 4096) -> KernelSpec:
+    types = {"x": "*fp8e4nv", "weight": "*fp8e4nv", "x_scale": "*fp32", "w_scale": "*fp32"}
+    types |= {"bias": "*bf16", "out": "*bf16"}
+    constants = {"COLUMNS": 4096, "DEPTH": depth, "MOVING": moving, "FIRST": 2048, "SECOND": 3072}
+    constants |= {"PARTS": 3 if moving != 2 else 0, "HAS_BIAS": False, "BLOCK": 128, **TILES}
+    parameters = (*types.items(), ("rows", "i32"))
+    return KernelSpec(scaled_linear, parameters, constants, frozenset(types))
+
+
+@pytest.mark.parametrize("target", [name for name, one in PROFILES.items() if one.arch >= 89])
+def test_products_compile_for_every_target_that_has_the_type(
+    target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Tensor cores take fp8 as it is: nothing is widened before a product."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for moving in (1, 2):
+        made = spec(moving).compile(PROFILES[target])
+        assert made.shared <= PROFILES[target].shared_per_block_optin
+        assert made.cubin[:4] == b"\x7fELF"

@@ -1,0 +1,70 @@
+"""The Triton product of fp8 values against plain torch: by the interpreter, or on a device.
+
+    TRITON_INTERPRET=1 python -m support.scaled_cases --dtype float32
+
+The interpreter multiplies fp8 as half precision, which holds every value of it, and adds in fp32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from vcc.engine.ops.native_scaled import scaled_linear as plain
+from vcc.engine.ops.triton import wrapped_scaled
+
+FP8 = torch.float8_e4m3fn
+Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, list[int], torch.dtype]
+
+SHAPES = ((1, 64, 128), (5, 70, 96), (64, 33, 256), (70, 200, 128), (131, 257, 130))
+"""Rows, columns and depth: both ways of the kernel, whole tiles and parts of them."""
+
+
+def cases(dtype: torch.dtype, device: str) -> Iterator[Case]:
+    """Arguments of every form, in every shape."""
+    torch.manual_seed(0)
+    for rows, columns, depth in SHAPES:
+        x = torch.randn(rows, depth).mul(30).to(FP8).to(device)
+        weight = torch.randn(columns, depth).mul(30).to(FP8).to(device)
+        bias = torch.randn(columns).to(dtype).to(device)
+        across, down = -(-depth // 128), -(-columns // 128)
+        parts = [columns // 2, columns // 4, columns - columns // 2 - columns // 4]
+        forms = (
+            ((1,), (columns,), [], None),
+            ((1,), (3,), parts, bias),
+            ((rows, 1), (2,), [columns // 3, columns - columns // 3], None),
+            ((rows, 1), (1,), [columns], bias),
+            ((rows, 1), (columns,), [], bias),
+            ((rows, across), (down, across), [], bias),
+        )
+        for x_shape, w_shape, ranges, given in forms:
+            scales = [(torch.rand(shape) + 0.1).to(device) for shape in (x_shape, w_shape)]
+            yield (x, weight, *scales, given, ranges, dtype)
+
+
+def check(case: Case) -> None:
+    """One call by both, within rounding of the largest result."""
+    got = wrapped_scaled.scaled_linear(*case, through=lambda kernel: kernel)
+    want = plain(*case[:-1], torch.float32)
+    share = 2.0**-16 if case[-1] == torch.float32 else 2.0**-8
+    worst = ((got.float() - want).abs().max() / want.abs().max()).item()
+    assert worst <= share, (case[0].shape, case[1].shape, case[5], worst)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check every case of a dtype."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args(arguments)
+    for case in cases(getattr(torch, given.dtype), given.device):
+        check(case)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
