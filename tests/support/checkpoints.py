@@ -139,7 +139,7 @@ def write_redrawn(
     shards: int = 1,
     zero_centred: bool = False,
 ) -> Path:
-    """Write a decoder of transformers with every parameter redrawn, and a tokenizer for it.
+    """Write a model of transformers with every parameter redrawn; a decoder with a tokenizer.
 
     Args:
         directory: made if it is missing.
@@ -156,9 +156,12 @@ def write_redrawn(
     _redraw(model, seed, zero_centred=zero_centred)
     model.to(getattr(torch, dtype))
     size = sum(p.numel() * p.element_size() for p in set(model.parameters()))
-    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    directory.mkdir(parents=True, exist_ok=True)
+    words = getattr(model.config, "vocab_size", 0)
+    if words:
+        model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        _write_tokenizer(directory, words)
     model.save_pretrained(directory, max_shard_size=size // shards + 1 if shards > 1 else "5GB")
-    _write_tokenizer(directory, model.config.vocab_size)
     return directory
 
 
