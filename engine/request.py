@@ -26,6 +26,7 @@ from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
 from vcc.engine.models.lora.spec import check_lora
+from vcc.engine.models.quant.target import check_target
 from vcc.engine.ops import names
 from vcc.engine.ranged import ranged_size
 from vcc.engine.user_passes import source_entries
@@ -145,6 +146,7 @@ def settle(request: BuildRequest) -> Settled:
         usual=_usual(request.source),
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
+        quantisation=_quantisation(request),
     )
     check_lora(model, request.source.spec if request.source.kind == "decoder" else None)
     resolved = resolve(request.compilation, _facts(request, model))
@@ -153,6 +155,14 @@ def settle(request: BuildRequest) -> Settled:
         check_asked(resolved.ops, request.target.platform, mode)
     source = request.source.for_length(model.max_model_len)
     return Settled(replace(request, source=source), model, resolved)
+
+
+def _quantisation(request: BuildRequest) -> str | None:
+    """The method of the checkpoint; DeviceError where the target cannot multiply its weights."""
+    quant = request.source.spec.quant if request.source.kind == "decoder" else None
+    if quant is not None:
+        check_target("the weights of this model", request.target)
+    return None if quant is None else quant.method
 
 
 def _usual(source: Source) -> int:

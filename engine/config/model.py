@@ -22,7 +22,13 @@ DTYPES_OF: Mapping[Platform, tuple[Dtype, ...]] = {
 
 
 def resolve_model(
-    model: ModelConfig, *, positions: int, dtype: Dtype, platform: Platform, usual: int = 0
+    model: ModelConfig,
+    *,
+    positions: int,
+    dtype: Dtype,
+    platform: Platform,
+    usual: int = 0,
+    quantisation: str | None = None,
 ) -> ModelConfig:
     """Fill the limits of a step and the dtype.
 
@@ -33,9 +39,10 @@ def resolve_model(
         platform: where the step runs; CPU kernels exist for fp32 and bf16, so a checkpoint in
             fp16 runs there as fp32.
         usual: `max_model_len` where none was asked for; 0 means `positions`.
+        quantisation: the method of the checkpoint; None where it is not quantised.
 
     Raises:
-        ConfigError: a length above `positions`.
+        ConfigError: a length above `positions`, or another quantisation than the checkpoint's.
         DeviceError: a dtype the platform has no kernels for.
     """
     length = model.max_model_len or usual or positions
@@ -45,8 +52,15 @@ def resolve_model(
             f"the model was made for {positions} positions",
             f"use at most {positions}",
         )
+    if model.quantisation not in (None, quantisation):
+        raise ConfigError(
+            f'quantisation "{model.quantisation}" is not that of the checkpoint',
+            f"which is {quantisation or 'not quantised'}, and weights are used as they are stored",
+            "leave quantisation out, or give the quantised checkpoint",
+        )
     return replace(
         filled(model),
+        quantisation=quantisation,
         dtype=_dtype(model.dtype, dtype, platform),
         max_model_len=length,
         max_num_seqs=model.max_num_seqs or DEFAULT_SEQS,

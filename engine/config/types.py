@@ -225,6 +225,9 @@ class ParallelConfig:
             check_count(item.name, getattr(self, item.name), required=True)
 
 
+QUANTISATIONS = ("compressed-tensors", "fp8")
+"""Methods of quantised checkpoints that there are kernels for."""
+
 MODEL_COUNTS = (
     *("max_model_len", "max_num_seqs", "max_num_batched_tokens", "block_size"),
     *("max_loras", "max_lora_rank"),
@@ -243,7 +246,7 @@ class ModelConfig:
     )
     revision: str | None = unkeyed("revision of a hub id", "the model digest stands for it")
     dtype: Dtype | None = keyed("element type of weights and activations")
-    quantisation: str | None = keyed("weight format; none is supported yet")
+    quantisation: str | None = keyed("weight format, as the checkpoint declares it")
     max_model_len: int | None = keyed("most tokens of a sequence, prompt and answer")
     max_num_seqs: int | None = keyed("most sequences in a step")
     max_num_batched_tokens: int | None = keyed("token budget of a step")
@@ -265,8 +268,8 @@ class ModelConfig:
         check_texts("lora_target_modules", self.lora_target_modules)
         if not self.source:
             raise ConfigError("no model is named", "source is empty", "name a directory or an id")
-        if self.quantisation is not None:
+        if self.quantisation is not None and self.quantisation not in QUANTISATIONS:
             raise ConfigError(
                 f'quantisation "{self.quantisation}" is not supported',
-                "this version runs fp32, bf16 and fp16 weights",
+                f"weights are fp32, bf16, fp16, or fp8 by {' or '.join(QUANTISATIONS)}",
             )

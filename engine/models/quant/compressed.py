@@ -54,8 +54,11 @@ def compressed_tensors(declared: Mapping[str, Any]) -> QuantSpec:
         )
     ignore = names(f"{PLACE}.ignore", declared.get("ignore"))
     targets = names(f"{PLACE}.targets", group.get("targets", [LINEAR]))
-    kv_cache = _kv_cache(declared.get("kv_cache_scheme"))
-    return QuantSpec("compressed-tensors", weights, activations, targets, ignore, kv_cache=kv_cache)
+    if declared.get("kv_cache_scheme"):
+        raise refused(
+            "kv_cache_scheme is not supported", "keys and values are in the model's dtype"
+        )
+    return QuantSpec("compressed-tensors", weights, activations, targets, ignore)
 
 
 def _check_format(declared: Mapping[str, Any]) -> None:
@@ -124,14 +127,3 @@ def _activations(group: Mapping[str, Any]) -> str:
     else:
         must_be(place, found, "group_size", None)
     return known
-
-
-def _kv_cache(value: Any) -> bool:
-    if not value:
-        return False
-    place = "kv_cache_scheme"
-    found = _scheme(place, value)
-    must_be(place, found, "strategy", "tensor")
-    must_be(place, found, "dynamic", False)
-    must_be(place, found, "group_size", None)
-    return True

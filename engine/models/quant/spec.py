@@ -30,7 +30,6 @@ class QuantSpec:
         ignore: modules of them that are not, in the same words; `under:` and a name means that
             module and all below it.
         scale: last part of the name of a weight's scale.
-        kv_cache: the checkpoint has scales for keys and values.
     """
 
     method: str
@@ -39,7 +38,6 @@ class QuantSpec:
     targets: tuple[str, ...] = (LINEAR,)
     ignore: tuple[str, ...] = ()
     scale: str = "weight_scale"
-    kv_cache: bool = False
 
     def covers(self, modules: Sequence[str]) -> bool:
         """Whether modules that are one projection here are quantised.

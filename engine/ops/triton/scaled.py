@@ -13,11 +13,7 @@ import triton.language as tl
 @triton.jit
 def _row_scale(x_scale, row, MOVING: tl.constexpr):
     """The factor of each row: one number, or one a row."""
-    if MOVING == 1:
-        scale = tl.load(x_scale + row)
-    else:
-        scale = tl.load(x_scale + row * 0)
-    return scale
+    return tl.load(x_scale + row * (1 if MOVING == 1 else 0))
 
 
 @triton.jit
@@ -49,7 +45,7 @@ def _tile(
     right = x + source[:, None] * DEPTH + inner[None, :]
     total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
-    for at in range(0, across):
+    for at in range(across):
         if DEPTH % BLOCK == 0:
             w, a = tl.load(left + at * BLOCK), tl.load(right + at * BLOCK)
         else:
@@ -106,5 +102,6 @@ def scaled_linear(
             column_tile = program % (BAND * across) // height
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
-                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK, TILE_ROWS, TILE_COLUMNS,
+                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
+                TILE_ROWS, TILE_COLUMNS,
             )  # fmt: skip

@@ -104,7 +104,7 @@ def test_kinds_that_are_never_built_in_are_refused_by_name(arch: str, word: str)
     assert word in caught.value.why
 
 
-@pytest.mark.parametrize("method", ["awq", "gptq", "fp8", "compressed-tensors"])
+@pytest.mark.parametrize("method", ["awq", "gptq", "modelopt", "mxfp4"])
 def test_quantised_checkpoints_are_refused_by_name(method: str) -> None:
     with pytest.raises(ModelError, match=method):
         spec(quantization_config={"quant_method": method})
