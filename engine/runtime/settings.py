@@ -78,7 +78,9 @@ class Settings:
             most = self.model.max_num_batched_tokens or 1
             sizes = tuple(size for size in play.usual if size <= most)
         mode = own.cuda_graph_mode if play.mode is None else play.mode
-        return replace(self, compilation=replace(own, cuda_graph_mode=mode, capture_sizes=sizes))
+        # Steps of an exact size may be padded to these graphs: its code is then taken by none.
+        graphs = replace(own, cuda_graph_mode=mode, capture_sizes=sizes, compile_sizes=())
+        return replace(self, compilation=graphs)
 
     def num_blocks(self, block_bytes: int, memory: int) -> int:
         """Blocks of the KV cache: what the sequences to come need, within `memory` bytes.

@@ -100,6 +100,17 @@ def test_a_qwen3_step_is_the_models_from_the_build_to_the_answer(tmp_path: Path)
     assert max(one.error for one in found.outcome.steps) < 1e-5
 
 
+def test_every_table_of_a_step_with_ranges_is_checked_by_value(tmp_path: Path) -> None:
+    """Steps of each, over one memory: what one writes into the cache, the next one reads."""
+    config = json.dumps({"compile_ranges": [2, 8], "compile_sizes": [4]})
+    settled = request(tmp_path / "model", "qwen3", layers=1, config=config)
+    found = interpret(settled, Store.open(tmp_path / "store"), (), NullEvents())
+    steps = {(one.graph, one.tokens) for one in found.outcome.steps}
+    alone = {("mixed", 1), ("decode", 1), ("mixed", 3), ("decode", 3), ("mixed", 4), ("decode", 4)}
+    assert alone | {("mixed", 9)} <= steps, "each table, and where it can, in pure decode"
+    assert max(one.error for one in found.outcome.steps) < 1e-5
+
+
 def changed(gemma: Path, folder: Path, change: Callable[[NodeTable], NodeTable]) -> dict[str, Any]:
     """The child's result for a copy with another table."""
     content: GpuContent = read(gemma / CONTENT)

@@ -155,12 +155,13 @@ def build_graphs(
         tables: placed.
         shapes: what to build; the first `hot` come first.
         hot: how many.
-        threads: of each table.
+        threads: of the only table; of several each has one.
     """
     lists = by_table(tables, shapes)
     first = set(shapes[:hot])
     counts = [sum(shape in first for shape in some) for some in lists]
+    each = threads if len(tables) == 1 else min(threads, 1)
     order = sorted(range(len(tables)), key=lambda index: -counts[index])
     for index in order:  # what is hot does not wait for threads that build the rest
         if lists[index]:
-            tables[index].handle.build(lists[index], counts[index], threads)
+            tables[index].handle.build(lists[index], counts[index], each)

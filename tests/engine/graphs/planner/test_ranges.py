@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,18 @@ from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, Built
 from vcc.engine.verify import verify
 
-RANGES = {"compile_ranges": [8], "compile_sizes": [16]}
+RANGES = {"compile_sizes": [16], "user_passes": ["gated:SMALL"]}
+"""The end point 8 is what the pass asks for."""
+
+GATED = """
+from vcc.engine.passes.base import Gate, Outcome, define
+
+def count(graph, context):
+    return Outcome(1)
+
+SMALL = define("small_only", count, gate=Gate(max_tokens=8, targets=("cuda",)))
+"""
+
 NAMES = {"table/step/1-8": (1, 8), "table/step/9-48": (9, 48), "table/step/16-16": (16, 16)}
 LIMITS = {"max_num_seqs": 4, "max_model_len": 64}
 
@@ -49,9 +61,16 @@ def request(folder: Path, tokens: int, config: Mapping[str, Any]) -> BuildReques
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the user's pass, which is the working directory."""
     _import_inductor()
-    return tmp_path_factory.mktemp("ranges")
+    folder = tmp_path_factory.mktemp("ranges")
+    (folder / "gated.py").write_text(GATED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delitem(sys.modules, "gated", raising=False)
+        yield folder
+    sys.modules.pop("gated", None)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +96,14 @@ def test_p9_each_range_and_each_exact_size_has_a_table(artifact: Built) -> None:
     goldens = {name.removeprefix("golden/") for name in blobs if name.startswith("golden/")}
     assert goldens == set(compiled)
     assert verify(artifact.loaded).contents["tables"] == 3
+
+
+def test_f7_a_pass_runs_in_the_range_that_it_asked_for(artifact: Built) -> None:
+    rows = artifact.loaded.manifest.info["ranges"]
+    found = {row["sizes"]: row["passes"]["small_only"] for row in rows}
+    assert found["1-8"] == 1
+    assert "above its limit of 8" in found["9-48"]
+    assert "above its limit of 8" in found["16-16"]
 
 
 def test_p10_a_warm_build_of_ranges_runs_no_pass(artifact: Built, place: Path) -> None:

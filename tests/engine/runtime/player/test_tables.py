@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from vcc.engine.runtime.player.runner import PlayerRunner
 from vcc.engine.runtime.player.tables import OpenTable, by_table
 from vcc.engine.runtime.sample import SamplingParams
 from vcc.engine.runtime.scheduler import Finish, Request
+from vcc.engine.runtime.settings import Play
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -81,6 +83,17 @@ def test_a_step_takes_the_table_of_its_size_with_padding(weights: Path, mode: Gr
             assert taken(runner) == before | {name: before[name] + 1}
             now = dict(runner.stat.summary().modes)
             assert now[decision.mode.value] == modes.get(decision.mode.value, 0) + 1
+
+
+def test_a_run_may_ask_for_graphs_that_an_exact_size_is_padded_to(weights: Path) -> None:
+    asked = ranged(weights, GraphMode.FULL_DECODE_ONLY)
+    played = asked.settings.playing(Play(sizes=(1, 8)))
+    runner = loaded(replace(asked, settings=played))
+    runner.step(batch(1, 1, 1, 1, start=4))
+    assert taken(runner) == {"1-2": 0, "3-64": 1, "4-4": 0}
+    runner.step(batch(4))
+    assert taken(runner)["4-4"] == 1, "without a graph it has its own size"
+    runner.close()
 
 
 def test_the_reason_of_a_step_names_its_table(weights: Path) -> None:
