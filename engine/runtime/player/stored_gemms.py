@@ -54,13 +54,16 @@ def offer_stored(
     sources = recordings.sources(frozenset(wanted))
     routes = _routes(recordings, products)
     each, used = [], set[Product]()
-    for handle, text in zip(handles, told, strict=True):
-        offered = [one for one in Products.told(text).rows(counts) if one in sources]
-        needed = handle.offer_gemms(
-            [_offer(product, sources[product], routes.get(product, 0)) for product in offered]
-        )
-        used.update(offered[number] for number in needed)
-        each.append(StoredGemms(handle, recordings, [sources[one] for one in offered], needed))
+    with ExitStack() as failed:  # what was offered and will not come is waited for otherwise
+        for handle, text in zip(handles, told, strict=True):
+            offered = [one for one in Products.told(text).rows(counts) if one in sources]
+            failed.callback(handle.finish_gemms)
+            needed = handle.offer_gemms(
+                [_offer(product, sources[product], routes.get(product, 0)) for product in offered]
+            )
+            used.update(offered[number] for number in needed)
+            each.append(StoredGemms(handle, recordings, [sources[one] for one in offered], needed))
+        failed.pop_all()
     # After a failed self-test nothing is tried again.
     sound = all(test.passed for test in recordings.self_tests().values())
     here = sum(one in sources for one in wanted)

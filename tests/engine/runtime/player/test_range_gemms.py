@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from support.ranged_boot import RANGES, blobs_of, ranged
 from support.step_tables import HIDDEN, TOKENS, VOCAB
 from support.supply_case import STORED, STORED_DIGEST, WORKSPACE, entry
 
+from vcc.cache.errors import StorageError
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player import device as devices
+from vcc.engine.runtime.player.gemm_calls import Offer
+from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.shapes import GemmShape
@@ -60,6 +64,28 @@ def test_a_table_takes_entries_up_to_its_own_largest_step(weights: Path) -> None
     report = runner._parts.gemms.report
     assert (report.entries, report.used, report.trouble) == (3, 3, "")
     assert report.lacking, "nothing is recorded of the second product"
+    runner.close()
+
+
+def test_offers_to_some_tables_are_taken_back_when_one_fails(
+    weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else their graphs would wait for entries that nobody brings."""
+    recorded(weights)
+    kept, calls = PlayerHandle.offer_gemms, list[int]()
+
+    def offer(self: PlayerHandle, offers: Sequence[Offer]) -> list[int]:
+        calls.append(len(offers))
+        if len(calls) == 2:
+            raise StorageError("the store went away")
+        return kept(self, offers)
+
+    monkeypatch.setattr(PlayerHandle, "offer_gemms", offer)
+    runner = loaded(ranged(weights, GraphMode.FULL_DECODE_ONLY))
+    assert "the store went away" in runner._parts.gemms.report.trouble
+    assert runner.wait_graphs().failed == 0
+    first, *_ = runner.player.gemms(8, 1)
+    assert first["route"] == "triton"
     runner.close()
 
 
