@@ -1,0 +1,60 @@
+"""fp8 checkpoints from a build to logits: compiled pieces, fusions, the store, the numbers rule.
+
+Pieces run by the eager back end, which compiles nothing; the long form has one by Inductor.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.flow import Forcer, ask, booted, built, draw_prompts, force
+from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
+from support.numbers import assert_low_precision
+from torch import Tensor
+
+from vcc.cache.store import Store
+
+PROMPTS = dict(enumerate(draw_prompts((1, 17, 60), 160)))
+SCHEDULE = ({0: 1, 1: 9, 2: 30}, {1: 8, 2: 29}, {2: 1})
+LIMITS = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 64}
+SHORT = (("tensor-static", "EAGER", "fused"), ("block", "EAGER", "plain"))
+CELLS = [
+    pytest.param(layout, backend, form, marks=() if (layout, backend, form) in SHORT else slow)
+    for slow in (pytest.mark.slow,)
+    for layout in ("tensor-static", "channel-token", "block", "fp8-block")
+    for backend, form in (("EAGER", "fused"), ("EAGER", "plain"), ("INDUCTOR", "fused"))
+]
+FIRES = {"fuse_norm_quant", "fuse_act_quant"}
+
+
+@pytest.mark.parametrize(("layout", "backend", "form"), CELLS)
+def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
+    layout: str, backend: str, form: str, tmp_path: Path
+) -> None:
+    directory = make_fp8_checkpoint(tmp_path / "model", "llama", layout)
+    ops = {"fused": "all", "plain": "none"}[form]
+    config = json.dumps({"backend": backend, "custom_ops": [ops]})
+    asked = ask(directory, dtype="bf16", config=config, **LIMITS)
+    store = Store.open(tmp_path / "store")
+    info = built(asked, store).loaded.manifest
+    assert dict(info.request)["model.quantisation"] in ("compressed-tensors", "fp8")
+    fired = {one["name"] for one in info.info["passes"] if one["matches"]}
+    assert form == "plain" or fired >= FIRES
+    first = logits(asked, store)
+    assert built(asked, store).reused
+    assert torch.equal(logits(asked, store), first)
+    reference, peer = (
+        torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert_low_precision(first, reference, peer)
+
+
+def logits(asked: Any, store: Store) -> Tensor:
+    runner = booted(asked, store, lengths=[256] * len(PROMPTS)).runner
+    found = force(Forcer(runner), PROMPTS, SCHEDULE)
+    return torch.cat([found[one] for one in PROMPTS])
