@@ -1,7 +1,8 @@
-"""Step time with fusions beside the same operators without, in one process.
+"""Step time with passes beside the same model without, in one process.
 
-Both artifacts run every custom op as its own kernel; the fusions of -O2 are on in one of them and
-off in the other. Calls are taken in turn as in bench_steps.py. Writes docs/benchmarks/passes.json.
+Two pairs of artifacts: the fusions of -O2 with every custom op on in both, and the passes that a
+default build has beside none at all, where Inductor makes everything. Calls are taken in turn; a
+ratio is the median of those of neighbouring rounds. Writes docs/benchmarks/passes.json.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,9 @@ from bench_steps import (
     Sequences,
     check_equal,
     config_of,
-    in_turn,
     write_weights,
 )
-from measure import verdicts, write
+from measure import calm, in_pairs, verdicts, write
 
 from vcc.cache.store import Store
 from vcc.cli.request import ModelOptions, build_request
@@ -42,16 +43,18 @@ from vcc.engine.session import Session, open_session
 
 HIDDEN, LIMIT = 512, 1.02
 WITHOUT = "without"
-BUSY = "the machine was busy with other work, so this is to be measured again"
 MODELS: Mapping[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": 64},
 }
-FUSIONS = tuple(rule.name for rule in PASS_RULES if rule.name.startswith("fuse_"))
-CONFIGS: Mapping[str, dict[str, Any]] = {
-    OURS: {"custom_ops": ["all"]},
-    WITHOUT: {"custom_ops": ["all"], "pass_config": dict.fromkeys(FUSIONS, False)},
+NAMES = tuple(rule.name for rule in PASS_RULES)
+FUSIONS = tuple(name for name in NAMES if name.startswith("fuse_"))
+OPS = {"custom_ops": ["all"]}
+PAIRS: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    "fusions": {OURS: OPS, WITHOUT: OPS | {"pass_config": dict.fromkeys(FUSIONS, False)}},
+    "default": {OURS: {}, WITHOUT: {"pass_config": dict.fromkeys(NAMES, False)}},
 }
+"""What is compared, with passes and without."""
 LIMITS = {"max_num_seqs": MAX_SEQS, "max_num_batched_tokens": MAX_TOKENS}
 
 
@@ -61,21 +64,20 @@ def runner_of(model: Path, dtype: str, config: dict[str, Any], store: Path) -> M
     text = json.dumps(config)
     command = [sys.executable, "-m", "vcc.cli.main", "compile", str(model), "--dtype", dtype]
     subprocess.run(
-        [*command, "--compilation-config", text, *words],
+        [*command, "--target", "cpu", "--compilation-config", text, *words],
         env=os.environ | {"VCC_CACHE_DIR": str(store)},
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    request = build_request(ModelOptions(str(model), dtype=dtype, config=text, **LIMITS))
-    session = Session(settle(request), Store.open(store), require_warm=True)
+    options = ModelOptions(str(model), dtype=dtype, target="cpu", config=text, **LIMITS)
+    session = Session(settle(build_request(options)), Store.open(store), require_warm=True)
     return open_session(session, lengths=[1024] * MAX_SEQS).booted.runner
 
 
 def measured(
     runners: Mapping[str, ModelRunner], options: argparse.Namespace, dtype: str
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """One row a kind of step."""
-    rows = []
     for step, (count, context, new) in STEPS.items():
         calls = {}
         for name, runner in runners.items():
@@ -84,8 +86,22 @@ def measured(
                 runner.step(sequences.batch(start, 32))
             calls[name] = partial(runner.step, sequences.batch(context, new))
         check_equal({name: call().clone() for name, call in calls.items()}, dtype)
-        rows.append({"step": step, "us": in_turn(calls, options.rounds, options.seconds)})
-    return rows
+        pair = in_pairs(calls[OURS], calls[WITHOUT], options.rounds, options.seconds)
+        yield {"step": step, **asdict(pair)}
+
+
+def rows_of(options: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
+    """All rows: each pair of every model in every dtype."""
+    for arch, fields in MODELS.items():
+        model = write_weights(folder / arch, config_of(HIDDEN) | fields)
+        for dtype in options.dtypes:
+            for passes in options.pairs:
+                runners = {
+                    name: runner_of(model, dtype, config, folder / "store")
+                    for name, config in PAIRS[passes].items()
+                }
+                for row in measured(runners, options, dtype):
+                    yield {"model": arch, "dtype": dtype, "passes": passes, **row}
 
 
 def main() -> int:
@@ -93,42 +109,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--seconds", type=float, default=0.05, help="of a round")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--dtypes", nargs="+", default=[*TORCH], choices=[*TORCH])
+    parser.add_argument("--pairs", nargs="+", default=[*PAIRS], choices=[*PAIRS])
     options = parser.parse_args()
     torch.set_grad_enabled(False)
+    torch.set_num_threads(options.threads)
     load_ops()
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="vcc-bench-") as name:
-        for arch, fields in MODELS.items():
-            model = write_weights(Path(name) / arch, config_of(HIDDEN) | fields)
-            for dtype in options.dtypes:
-                runners = {
-                    key: runner_of(model, dtype, config, Path(name) / "store")
-                    for key, config in CONFIGS.items()
-                }
-                found = measured(runners, options, dtype)
-                rows += [{"model": arch, "dtype": dtype, **row} for row in found]
-                print("\n".join(json.dumps(row) for row in rows[-len(found) :]), flush=True)
+        for row in rows_of(options, Path(name)):
+            rows.append(row)
+            print(json.dumps(row), flush=True)
     ratios = {
-        f"{row['model']} {row['dtype']} {row['step']}: with / without passes": round(
-            row["us"][OURS] / row["us"][WITHOUT], 3
-        )
+        f"{row['model']} {row['dtype']} {row['step']}, {row['passes']}: with / without": row[
+            "ratio"
+        ]
         for row in rows
     }
     limits = dict.fromkeys(ratios, LIMIT)
     missed = verdicts(ratios, limits)
-    load = os.getloadavg()[0]
     content = {
-        "what": "a step with fusions and without, every custom op on in both; "
-        f"{BUSY if load > (os.cpu_count() or 1) else 'the machine was calm'}",
+        "what": "a step with passes beside one without: fusions where every custom op is on, and "
+        f"the passes of a default build beside none; {calm()}",
         "rounds": options.rounds,
         "threads": torch.get_num_threads(),
-        "load": round(load, 1),
+        "load": round(os.getloadavg()[0], 1),
         "rows": rows,
         "ratios": ratios,
         "limits": limits,
     }
-    print(f"load of the machine {load:.1f}; written: {write('passes', content)}")
+    print(f"written: {write('passes', content)}")
     return missed
 
 

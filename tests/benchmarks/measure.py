@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -96,6 +96,44 @@ def tree_bytes(pid: int) -> int:
 def median(values: Sequence[float]) -> float:
     """Median, rounded to a tenth of a millisecond."""
     return round(statistics.median(values), 4)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two calls measured in turn: median microseconds of each, median of neighbours' ratios."""
+
+    us: float
+    peer_us: float
+    ratio: float
+
+
+def in_pairs(
+    ours: Callable[[], object], peer: Callable[[], object], rounds: int, seconds: float
+) -> Pair:
+    """Measure two calls in turn, in rounds of about `seconds` of the slower one.
+
+    Other work on the machine hits neighbouring rounds alike, so the ratio is theirs.
+    """
+    count = max(1, int(seconds / max(timed(ours, 1), timed(peer, 1))))
+    found = [(timed(ours, count), timed(peer, count)) for _ in range(rounds)]
+    mine, theirs = (1e6 * statistics.median(column) for column in zip(*found, strict=True))
+    ratio = statistics.median(one / other for one, other in found)
+    return Pair(round(mine, 1), round(theirs, 1), round(ratio, 3))
+
+
+def timed(call: Callable[[], object], count: int) -> float:
+    """Seconds of one of `count` calls."""
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+def calm() -> str:
+    """Whether figures of now can be trusted, as a sentence for their file."""
+    if os.getloadavg()[0] > (os.cpu_count() or 1) + 1:
+        return "the machine was busy with other work, so this is to be measured again"
+    return "the machine was calm"
 
 
 def machine() -> dict[str, object]:

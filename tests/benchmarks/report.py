@@ -19,7 +19,7 @@ project asks of itself; **above** marks one that is missed.
 """
 
 MEMORY = ("memory", "memory-experts", "memory-experts-sm_90")
-ORDER = ("boot", "compile", "warm", "steps", "passes", *MEMORY, "store")
+ORDER = ("boot", "compile", "warm", "steps", "passes", "experts", *MEMORY, "store")
 
 GPU_HEAD = """## On a GPU
 
