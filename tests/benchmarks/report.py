@@ -26,7 +26,10 @@ GPU_HEAD = """## On a GPU
 `make gpu-test` and `make gpu-bench` write these on a machine with a device. Each file names the
 sources it was measured on by their digest; the suite prints STALE when they have changed since.
 """
-GPU_ORDER = ("tests", "boot", "graphs", "decode", "weights", "arena", "recorder", "kernels")
+GPU_ORDER = (
+    *("tests", "boot", "graphs", "decode", "weights", "arena", "recorder", "kernels"),
+    *("ops", "norm_linear", "experts"),
+)
 
 
 def page() -> str:

@@ -18,6 +18,7 @@ from support.cuda_cases import (
     gate_cases,
     nan_cases,
     norm_cases,
+    results,
     rope_cases,
     router_cases,
 )
@@ -71,14 +72,6 @@ BACKENDS: Mapping[str, Callable[[str], Callable[..., Any] | None]] = {
     "triton": _triton,
     "native": lambda op: NATIVE[op],
 }
-
-
-def results(function: Callable[..., Any], case: Case) -> tuple[torch.Tensor, ...]:
-    """What a call gives; then what it wrote in place."""
-    tensors = {n: one.clone() if n in WRITTEN else one for n, one in case.tensors.items()}
-    found = function(**tensors, **case.numbers)
-    found = () if found is None else found if isinstance(found, tuple) else (found,)
-    return (*found, *(tensors[name] for name in WRITTEN if name in tensors))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

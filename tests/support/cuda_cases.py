@@ -18,7 +18,7 @@ NATIVE: Mapping[str, Callable[..., Any]] = dict(
         ("topk_softmax", native_experts.topk_softmax),
     ]
 )
-WRITTEN = ("kv_cache", "q_out")
+WRITTEN = ("kv_cache", "q_out", "out")
 """Arguments that operators change in place."""
 
 
@@ -42,6 +42,14 @@ class Case:
         found = NATIVE[self.op](**given, **self.numbers)
         results = () if found is None else found if isinstance(found, tuple) else (found,)
         return (*results, *(given[n] for n in WRITTEN if n in given))
+
+
+def results(function: Callable[..., Any], case: Case) -> tuple[Tensor, ...]:
+    """What a call gives; then what it wrote in place."""
+    tensors = {n: one.clone() if n in WRITTEN else one for n, one in case.tensors.items()}
+    found = function(**tensors, **case.numbers)
+    found = () if found is None else found if isinstance(found, tuple) else (found,)
+    return (*found, *(tensors[name] for name in WRITTEN if name in tensors))
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -20,7 +20,6 @@ from torch import Tensor
 from support.paged import Heads, paged_batch
 from vcc.engine.ops import native_fused
 from vcc.engine.ops.triton import wrapped, wrapped_fused
-from vcc.engine.ops.triton.registry import Facts, TensorLayout, launches
 from vcc.engine.torch_shim.profiles import PROFILES
 
 FP8 = torch.float8_e4m3fn
@@ -100,23 +99,13 @@ def rotations(dtype: torch.dtype) -> None:
 def _rope_kv_write(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor, dim: int) -> None:
     slots = torch.tensor([9, -1, 0], dtype=torch.int32)
     results = []
-    for run in (native_fused.rope_kv_write, _launched):
+    from support.triton_ops import TritonOps
+
+    for run in (native_fused.rope_kv_write, TritonOps().rope_kv_write):
         cache, out = torch.ones(2, 3, 4, 1, dim, dtype=q.dtype), torch.zeros_like(q.contiguous())
         run(q, k, v, cos, sin, cache, slots, out, dim)
         results.append((cache, out))
     near(*results, q.dtype)
-
-
-def _launched(*arguments: Any) -> None:
-    from support.triton_ops import NAMES, layout, play
-
-    names = ("q", "k", "v", "cos", "sin", "kv_cache", "slot_mapping", "q_out")
-    tensors = dict(zip(names, arguments, strict=False))
-    literals: dict[str, int | TensorLayout] = {n: layout(one) for n, one in tensors.items()}
-    cache = tensors["kv_cache"]
-    facts = Facts(NAMES[cache.dtype], PROFILES["sm_90"], cache.shape[2], 1)
-    plan = launches("rope_kv_write", {**literals, "head_dim": arguments[-1]}, facts)
-    play(plan, tensors, {"T": 3, "B": 3, "K": cache.shape[1]})
 
 
 def projections(dtype: torch.dtype) -> None:

@@ -40,10 +40,21 @@ def judge(case: Case, got: tuple[Tensor, ...]) -> None:
             continue
         unit = max(UNITS[next(iter(case.tensors.values())).dtype], UNITS[mine.dtype])
         floor = FLIPPED if mine.dtype == torch.float8_e4m3fn else UNITS[torch.float32]
-        _judge_one(what, (mine.double(), theirs.double(), want.double()), unit, floor)
+        judge_one(what, (mine.double(), theirs.double(), want.double()), unit, floor)
 
 
-def _judge_one(what: str, values: tuple[Tensor, Tensor, Tensor], unit: float, floor: float) -> None:
+def judge_one(what: str, values: tuple[Tensor, Tensor, Tensor], unit: float, floor: float) -> None:
+    """One result: ours, plain torch's and the exact one, fp64.
+
+    Args:
+        what: for the error.
+        values: of one shape.
+        unit: a step of the type, relative.
+        floor: what the mean may be off at least, as a share of the largest value.
+
+    Raises:
+        AssertionError: as `judge`.
+    """
     mine, theirs, want = values
     assert torch.equal(mine.isnan(), theirs.isnan()), f"{what}: NaN elsewhere"
     kept = theirs.isfinite() & want.isfinite()

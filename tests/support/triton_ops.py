@@ -6,7 +6,7 @@ memory is poisoned. TRITON_INTERPRET=1 must be set before Triton is loaded, or n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,16 @@ def spaces(plan: Launches, sizes: Mapping[str, int], device: torch.device) -> di
     return found
 
 
-def play(plan: Launches, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]) -> None:
+Run = Callable[[Any, tuple[int, ...], Mapping[str, Any]], None]
+"""Launches a KernelSpec: grid, arguments by name."""
+
+
+def play(
+    plan: Launches,
+    tensors: Mapping[str, Tensor],
+    sizes: Mapping[str, int],
+    run: Run = run_kernel,
+) -> None:
     """Run the launches that a step of these sizes has; scratch memory is made if not given."""
     values: dict[str, Any] = dict(tensors)
     if any(space.name not in values for space in plan.workspaces):
@@ -59,7 +68,7 @@ def play(plan: Launches, tensors: Mapping[str, Tensor], sizes: Mapping[str, int]
                 name: values[value] if name in launch.access else evaluate(value, sizes)
                 for name, value in launch.arguments.items()
             }
-            run_kernel(launch.kernel, evaluate_all(launch.grid, sizes), numbers)
+            run(launch.kernel, evaluate_all(launch.grid, sizes), numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +78,14 @@ class TritonOps:
     Args:
         profile: the device that configurations are taken for.
         interpreted: whether Triton's interpreter runs the kernels.
-        force: play T and B as a mixed step even if it is uniform.
+        force_mixed: play T and B as a mixed step even if it is uniform.
+        run: launches a kernel.
     """
 
     profile: DeviceProfile = PROFILES["sm_90"]
     interpreted: bool = True
     force_mixed: bool = False
+    run: Run = run_kernel
 
     def paged_attention(
         self,
@@ -121,16 +132,35 @@ class TritonOps:
         if self.force_mixed:
             mixed = tuple(item for item in plan.launches if item.when == When.MIXED)
             plan = Launches(tuple(_always(item) for item in mixed))
-        play(plan, tensors, sizes)
+        play(plan, tensors, sizes, self.run)
 
     def kv_write(self, k: Tensor, v: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
         tensors = {"k": k, "v": v, "kv_cache": kv_cache}
         literals = {name: layout(tensor) for name, tensor in tensors.items()}
         facts = Facts(NAMES[k.dtype], self.profile, kv_cache.shape[2], 1)
         sizes = {"T": k.shape[0], "B": k.shape[0], "K": kv_cache.shape[1]}
-        play(
-            launches("kv_write", literals, facts), {**tensors, "slot_mapping": slot_mapping}, sizes
-        )
+        plan = launches("kv_write", literals, facts)
+        play(plan, {**tensors, "slot_mapping": slot_mapping}, sizes, self.run)
+
+    def rope_kv_write(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        kv_cache: Tensor,
+        slot_mapping: Tensor,
+        q_out: Tensor,
+        head_dim: int,
+    ) -> None:
+        tensors = {"q": q, "k": k, "v": v, "cos": cos, "sin": sin, "kv_cache": kv_cache}
+        tensors |= {"slot_mapping": slot_mapping, "q_out": q_out}
+        literals: dict[str, Any] = {name: layout(one) for name, one in tensors.items()}
+        facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], 1)
+        plan = launches("rope_kv_write", {**literals, "head_dim": head_dim}, facts)
+        sizes = {"T": q.shape[0], "B": q.shape[0], "K": kv_cache.shape[1]}
+        play(plan, tensors, sizes, self.run)
 
     def advance(self, tensors: Mapping[str, Tensor], block_size: int) -> None:
         table = tensors["block_table"]

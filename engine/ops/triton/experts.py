@@ -71,6 +71,25 @@ def _product(total, left, right, inner, DEPTH: tl.constexpr, TILE_K: tl.constexp
 
 
 @triton.jit
+def _products(left, gates, ups, inner, zero, DEPTH: tl.constexpr, TILE_K: tl.constexpr):
+    """Two products with the same rows in one loop: they are read once, and more is on its way."""
+    gate, up = zero, zero
+    for start in range(0, DEPTH - DEPTH % TILE_K, TILE_K):
+        a, g, u = tl.load(left + start), tl.load(gates + start), tl.load(ups + start)
+        gate = tl.dot(a, tl.trans(g), gate, input_precision="ieee")
+        up = tl.dot(a, tl.trans(u), up, input_precision="ieee")
+    if DEPTH % TILE_K:
+        last: tl.constexpr = DEPTH - DEPTH % TILE_K
+        held = (last + inner < DEPTH)[None, :]
+        a = tl.load(left + last, mask=held, other=0.0)
+        g = tl.load(gates + last, mask=held, other=0.0)
+        u = tl.load(ups + last, mask=held, other=0.0)
+        gate = tl.dot(a, tl.trans(g), gate, input_precision="ieee")
+        up = tl.dot(a, tl.trans(u), up, input_precision="ieee")
+    return gate, up
+
+
+@triton.jit
 def expert_up(
     x,
     gate_up,
@@ -100,8 +119,7 @@ def expert_up(
         gates = gate_up + owner.to(tl.int64) * (2 * WIDTH * HIDDEN)
         gates = gates + weight[:, None] + depth[None, :]
         zero = tl.zeros((ROWS, TILE_N), tl.float32)
-        gate = _product(zero, left, gates, depth, HIDDEN, TILE_K)
-        up = _product(zero, left, gates + WIDTH * HIDDEN, depth, HIDDEN, TILE_K)
+        gate, up = _products(left, gates, gates + WIDTH * HIDDEN, depth, zero, HIDDEN, TILE_K)
         result = gate * tl.sigmoid(gate) * up
         place = inner + tl.maximum(pair, 0).to(tl.int64)[:, None] * WIDTH + column[None, :]
         inside = (pair >= 0)[:, None] & (column < WIDTH)[None, :]

@@ -19,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+import products
 from common import (
     Row,
     asked,
@@ -30,7 +31,6 @@ from common import (
     publish,
     python,
     store,
-    tuned,
     vcc,
 )
 from support.resident import WATCHED, by_mapping
@@ -40,11 +40,12 @@ TIMES_FASTER = {"whole": 20, "regional": 20, "eager": 3}
 RSS_LIMIT, RING = 300e6, 32 << 20
 
 
-def boots(size: str, times: int) -> list[dict]:
+def boots(size: str, times: int, golden: str) -> list[dict]:
     """Reports of `vcc run`, each with the wall time and the peak memory that its parent saw."""
     place = model(size)
     words = ["run", *asked(size), "--prompts", place / "prompt.txt", "--require-warm"]
     words += ["--max-new-tokens", 1, "--temperature", 0, "--ignore-eos", "--json"]
+    words += ["--golden", golden]
     vcc(*words, **store())  # the files into the page cache
     found = []
     for _ in range(times):
@@ -133,15 +134,17 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="*", default=["1b", "8b"])
     parser.add_argument("--peers", nargs="*", default=["eager", "regional"])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--golden", default="one", help="as vcc run takes it")
     options = parser.parse_args()
-    return max(measure(size, options.peers, options.repeat) for size in options.sizes)
+    return max(measure(size, options) for size in options.sizes)
 
 
-def measure(size: str, ways: list[str], times: int) -> int:
+def measure(size: str, options: argparse.Namespace) -> int:
     """One size."""
-    compiled, choice = built(size), tuned(size)
-    reports = boots(size, times)
-    others = peers(size, ways)
+    compiled = built(size)
+    choice = products.tuned(compiled)
+    reports = boots(size, options.repeat, options.golden)
+    others = peers(size, options.peers)
     details = {
         "tables": {
             "Budget, median ms of each line of the ledger": {size: budget(reports)},
@@ -157,7 +160,8 @@ def measure(size: str, ways: list[str], times: int) -> int:
         "peers": others,
     }
     what = f"process start to first token of a Llama of {size}, random bf16 weights, in seconds"
-    return publish(f"boot-{size}", what, rows_of(size, reports, others), details)
+    rows = rows_of(size, reports, others) + products.rows_of(choice)
+    return publish(f"boot-{size}", what, rows, details)
 
 
 if __name__ == "__main__":

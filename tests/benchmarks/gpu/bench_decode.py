@@ -3,7 +3,8 @@
     python bench_decode.py --size 8b
     python bench_decode.py --size 8b --ways regional
 
-The peers are the same decoder with the same attention kernels and KV cache under torch.compile
+First the products are recorded and chosen, while nothing else uses the device. The peers are the
+same decoder with the same attention kernels and KV cache under torch.compile
 (peer_model.py): `whole` is torch.compile(mode="reduce-overhead") of the model, `regional` compiles
 one layer for all and captures the step in one CUDA graph. `whole` compiles for minutes at 32
 layers, one shape a process, beside the other work; what is not compiled by `--patience` is told.
@@ -22,7 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from common import Row, built, model, models_folder, publish, python, store, tuned
+import products
+from common import Row, built, model, models_folder, publish, python, store
 from held import Held
 from make_model import config_of
 
@@ -127,24 +129,22 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--patience", type=int, default=380, help="seconds for all compiles")
     options = parser.parse_args()
+    choice = products.tuned(built(options.size))
     until = time.monotonic() + options.patience
-    model(options.size)
     with tempfile.TemporaryDirectory() as place:
         held = started(options.size, options, Path(place))
         try:
-            return measured(options, held, until)
+            return measured(options, held, until, choice)
         finally:
             for one in held.values():
                 one.stop()
 
 
-def measured(options: argparse.Namespace, held: Mapping[str, Held], until: float) -> int:
-    """Build, tune and wait while the peers compile; then time one after another."""
+def measured(
+    options: argparse.Namespace, held: Mapping[str, Held], until: float, choice: products.Told
+) -> int:
+    """Wait while the peers compile; then time one after another."""
     size = options.size
-    built(size)
-    if "regional" in held:
-        held["regional"].wait(until)
-    choice = tuned(size)  # `whole` is at work on the processor now
     for one in held.values():
         one.wait(until)
     words: list[object] = ["play_decode.py", "--model", model(size)]
@@ -156,6 +156,7 @@ def measured(options: argparse.Namespace, held: Mapping[str, Held], until: float
     copied = python("peer_copy.py").json()
     what = f"decode after {options.past} tokens, and prefill, of a Llama of {size} in bf16"
     rows = rows_of(size, mine, alone, others, copied["copy_gb_per_second"])
+    rows += products.rows_of(choice) + products.served(choice, alone["routes"])
     details = {"vcc": mine, "alone": alone, "peers": others, "copy": copied, "tune": choice}
     return publish(f"decode-{size}", what, rows, details)
 

@@ -11,7 +11,8 @@ import argparse
 import sys
 from typing import Any
 
-from common import Row, built, median, model, publish, python, store, tuned
+import products
+from common import Row, built, median, model, publish, python, store
 
 FIRST_MS, ALL_MS = 30, 150
 
@@ -38,13 +39,13 @@ def main() -> int:
     options = parser.parse_args()
     rows, table, details = [], {}, {}
     for size in options.sizes:
-        built(size, "full")
-        details[f"tune {size}"] = tuned(size)
+        details[f"tune {size}"] = choice = products.tuned(built(size, "full"))
         for threads in options.threads:
             found = times(size, threads, options.repeat)
             table[f"{size}, {threads} threads"] = stages(found)
             details[f"{size} {threads}"] = found[-1]
         rows += rows_of(size, threads_best(table, size), details[f"{size} {options.threads[0]}"])
+        rows += products.rows_of(choice)
     what = "graphs of a Llama ready, from the existing context, products from the GEMM store"
     more = {"tables": {"Milliseconds": table}, "runs": details}
     return publish("graphs", what, rows, more)
@@ -62,7 +63,8 @@ def rows_of(size: str, found: dict[str, float], run: dict[str, Any]) -> list[Row
         Row(f"{size}: descriptors", run["descriptors"], "", 51, at_least=True),
         Row(f"{size}: first hot graph", first, "ms", FIRST_MS),
         Row(f"{size}: all descriptors", found["all"], "ms", ALL_MS),
-        Row(f"{size}: products from the GEMM store", run["stored"], note=run["failed"][:80]),
+        Row(f"{size}: products offered by the GEMM store", run["stored"], note=run["failed"][:80]),
+        Row(f"{size}: of these some step takes", run["used"], "", 1, at_least=True),
         Row(f"{size}: peak RSS", run["peak_rss"] / 1e6, "MB"),
     ]
 

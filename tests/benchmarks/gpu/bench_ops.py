@@ -18,11 +18,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Row, built, model, publish, python, store, tuned
+import products
+from common import Row, built, model, publish, python, store
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARE = 0.90
@@ -67,8 +69,6 @@ def main() -> int:
         details["ops"] = operators(options)
         rows += op_rows(details["ops"])
     if "decode" in options.only:
-        built(options.size)
-        details["tune"] = tuned(options.size)  # products are computed alike in all three
         details["decode"] = {name: decode(name, options) for name in CONFIGS}
         rows += decode_rows(details["decode"])
     what = (
@@ -101,12 +101,12 @@ def op_rows(found: list[dict[str, Any]]) -> Iterator[Row]:
 
 def decode(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Decode steps of the model as one configuration compiles it."""
-    built(options.size, config=CONFIGS[name])
+    choice = products.tuned(built(options.size, config=CONFIGS[name]))
     words: list[object] = ["play_decode.py", "--model", model(options.size), "--prefill"]
     words += ["--past", options.past, "--times", options.times, "--decode", *options.decode]
     words += ["--config", CONFIGS[name]]
     found: dict[str, Any] = python(*words, **store()).json()
-    return found
+    return found | {"tune": choice}
 
 
 def decode_rows(found: Mapping[str, Any]) -> Iterator[Row]:
@@ -119,6 +119,9 @@ def decode_rows(found: Mapping[str, Any]) -> Iterator[Row]:
             ratio = round(steps[name] / steps["without"], 4)
             limit = 1.0 if name == "csrc" else None
             yield Row(f"decode {batch}: {name} / without", ratio, "", limit)
+    for name, one in found.items():
+        rows = products.rows_of(one["tune"]) + products.served(one["tune"], one["routes"])
+        yield from (replace(row, name=f"{name}: {row.name}") for row in rows)
 
 
 def measured(options: argparse.Namespace) -> int:

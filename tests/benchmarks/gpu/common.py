@@ -156,13 +156,6 @@ def built(size: str, mode: str = MODE, config: str = "") -> Done:
     return vcc("compile", *asked(size, mode), *words, "--weights", "none", "--json", **store())
 
 
-def tuned(size: str) -> dict[str, object]:
-    """Record and choose the products of a compiled model; a failure is told, not raised."""
-    done = vcc("tune", model(size), "--json", check=False, **store())
-    told = {"seconds": round(done.seconds, 2), "said": ends_of(done.stderr, 300)}
-    return told if done.code == 0 else told | {"error": ends_of(done.stderr)}
-
-
 def ends_of(text: str, each: int = 1500) -> str:
     """Beginning and end of what a process printed: where it failed, and its last words."""
     text = text.strip()

@@ -30,15 +30,20 @@ def seconds(copy: Callable[[], object]) -> float:
     return statistics.median(found)
 
 
-def main() -> None:
-    """Copy and time: the driver's copy, and a kernel of torch's that reads and writes as much."""
+def bandwidths() -> dict[str, float]:
+    """GB/s of the driver's copy, and of a kernel of torch's that reads and writes as much."""
     source = torch.randint(0, 1 << 15, (BYTES // 2,), dtype=torch.int16, device="cuda")
     target = torch.empty_like(source)
     kinds = {
         "driver": lambda: target.copy_(source),
         "kernel": lambda: torch.bitwise_not(source, out=target),
     }
-    found = {name: 2 * BYTES / seconds(copy) / 1e9 for name, copy in kinds.items()}
+    return {name: 2 * BYTES / seconds(copy) / 1e9 for name, copy in kinds.items()}
+
+
+def main() -> None:
+    """Copy, time, print."""
+    found = bandwidths()
     print(json.dumps({"copy_gb_per_second": max(found.values()), "kinds": found}))
 
 

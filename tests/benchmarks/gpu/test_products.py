@@ -1,0 +1,52 @@
+"""What benchmarks say of the GEMM store: nothing is passed over in silence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import products
+
+
+def tune(**changes: Any) -> dict[str, Any]:
+    """An artifact of what `vcc tune --json` prints."""
+    measured = [
+        {"route": route, "stored_ns": stored, "variant_ns": 5}
+        for route, stored in (("cublaslt", 4), ("triton", 6), ("cublaslt", 3))
+    ]
+    answer = {"recorded": 2, "kept": 1, "refused": [], "cublaslt": 130100, "self_test": None}
+    return {"answer": answer, "measured": measured, "trouble": "", **changes}
+
+
+def test_counts_of_what_was_recorded_and_chosen() -> None:
+    told = products.summary(tune())
+    assert told["stored"] == 3
+    assert told["choices"] == {"cublaslt": 2, "triton": 1}
+    assert told["without_entry"] == 0
+
+
+def test_a_store_that_could_not_be_filled_is_a_missed_row_with_the_reason() -> None:
+    told = products.summary(tune(answer=None, measured=[], trouble="there is no CUPTI"))
+    (row,) = products.rows_of(told)
+    assert not row.reached
+    assert row.note == "there is no CUPTI"
+
+
+def test_a_filled_store_that_serves_nothing_is_a_missed_row() -> None:
+    told = products.summary(tune())
+    routes = {"1": {"triton": 129}, "2048": {"triton": 129}}
+    *steps, every = products.served(told, routes)
+    assert [row.value for row in steps] == [0, 0]
+    assert not every.reached
+    served = products.served(told, {**routes, "1": {"store": 100, "triton": 29}})
+    assert served[-1].reached
+    assert served[0].note == "100 store, 29 triton"
+
+
+def test_where_every_choice_is_tritons_nothing_is_missed() -> None:
+    lost = [{"route": "triton", "stored_ns": 4, "variant_ns": 3}]
+    told = products.summary(tune(measured=lost))
+    assert all(row.reached for row in products.served(told, {"1": {"triton": 129}}))
