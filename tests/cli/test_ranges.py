@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from support.gpu_artifacts import manifest, publish, table_and_blobs
+
+from vcc.cache.request import Entry
+from vcc.cache.store import Store
 from vcc.cli.range_report import range_rows
+from vcc.engine.graphs.planner.figures import figures
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.types import Symbol
 
 CONFIG = '{"backend": "eager", "compile_ranges": [8, 32], "compile_sizes": [16, 64]}'
 SIZES = ("1 to 8", "9 to 32", "33 to 128", "16", "64")
@@ -30,3 +39,53 @@ def test_a_manifest_from_elsewhere_breaks_no_table() -> None:
     assert range_rows(None) == range_rows([]) == range_rows("x") == []
     rows = range_rows([{"sizes": "4-4", "passes": {"one": 2, "two": "skipped"}}, {}, 3])
     assert rows[1:] == [("4", "?", "?", "one 2"), ("? to ", "?", "?", "none")]
+
+
+@pytest.fixture
+def ranged(own_store: object) -> Entry:
+    """A GPU artifact with a table for each of three ranges."""
+    table, blobs = table_and_blobs()
+    del blobs["table/step"]
+    rows = []
+    for low, high in ((1, 8), (9, 64), (16, 16)):
+        symbols = tuple(Symbol("T", low, high) if one.name == "T" else one for one in table.symbols)
+        one = replace(table, symbols=symbols)
+        blobs[f"table/step/{low}-{high}"] = encode(one)
+        rows.append({"sizes": f"{low}-{high}", "table": figures(one, encode(one))})
+    info = {name: value for name, value in manifest().info.items() if name != "table"}
+    return publish(Store.open(None), blobs, info={**info, "ranges": rows})
+
+
+@pytest.mark.parametrize(
+    ("tokens", "label"), [(8, "1-8"), (9, "9-64"), (16, "16-16"), (17, "9-64")]
+)
+def test_a_graph_of_so_many_tokens_is_that_of_its_range(
+    vcc: Any, ranged: Entry, tokens: int, label: str
+) -> None:
+    found = vcc("inspect", "graph", ranged.artifact, "--tokens", str(tokens), "--json").json[
+        "tables"
+    ]
+    assert list(found) == [f"table/step/{label}"]
+    assert found[f"table/step/{label}"]["sizes"]["T"] == tokens
+
+
+def test_without_a_number_of_tokens_all_tables_are_shown(vcc: Any, ranged: Entry) -> None:
+    found = vcc("inspect", "graph", ranged.artifact, "--json").json["tables"]
+    lowest = {label: one["sizes"]["T"] for label, one in found.items()}
+    assert lowest == {"table/step/1-8": 1, "table/step/9-64": 9, "table/step/16-16": 16}
+
+
+def test_tokens_that_no_range_holds_are_refused_with_the_ranges(vcc: Any, ranged: Entry) -> None:
+    done = vcc("inspect", "graph", ranged.artifact, "--tokens", "65")
+    assert done.code == 2
+    assert "T = 65 is outside the tables' ranges" in done.err
+    assert "1 to 8, 9 to 64, 16 to 16" in done.err
+
+
+def test_an_artifact_tells_its_tables_together(vcc: Any, ranged: Entry) -> None:
+    text = vcc("inspect", "artifact", ranged.artifact).out
+    assert "3 a table in 2 cubins" in text
+    assert "tables       3, " in text
+    assert "ranges of sizes" in text
+    listed = text.partition("blobs")[2]
+    assert all(f"table/step/{name}" in listed for name in ("1-8", "9-64", "16-16"))
