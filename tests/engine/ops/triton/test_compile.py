@@ -94,14 +94,10 @@ def test_fp8_results_are_refused_for_a_device_without_the_type(target: str) -> N
         attention(facts(target), op="paged_attention_quant")
 
 
-WITHOUT_TRITON = frozenset({"lora_shrink", "lora_expand", "scaled_linear"})
-"""Operators whose Triton form is still to come; nothing else may lack one."""
-
-
 def test_every_operator_has_a_triton_form() -> None:
     """Inside a piece by a function that launches it, or as nodes of a table."""
     wrapped = {row.op for row in ROWS.values()}
-    assert {op.name for op in OPS} - wrapped - BUILDERS.keys() <= WITHOUT_TRITON
+    assert {op.name for op in OPS} == wrapped | BUILDERS.keys()
     lowered = kernels()
     assert lowered.keys() <= wrapped
     for op in OPS:
