@@ -26,6 +26,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "Cohere2ForCausalLM": {"num_key_value_heads": 2, "sliding_window": 24, "head_dim": 16},
     # one key head for all, a matrix of query, key and value
     "GPTBigCodeForCausalLM": {},
+    # experts by a router, norms of queries and keys
+    "OlmoeForCausalLM": {"num_experts": 6, "num_experts_per_tok": 2, "num_key_value_heads": 2},
     # multipliers on embeddings, scores, branches and logits
     "GraniteForCausalLM": {
         "num_key_value_heads": 2,
@@ -34,8 +36,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "attention_multiplier": 0.2,
         "logits_scaling": 4.0,
     },
-    # experts by a router, norms of queries and keys
-    "OlmoeForCausalLM": {"num_experts": 6, "num_experts_per_tok": 2, "num_key_value_heads": 2},
 }
 """Config fields beside the sizes, by architecture."""
 

@@ -30,11 +30,23 @@ def make_model(
         ModelError: transformers is not there or has no such model, or cannot make it.
     """
     kind = _class(architecture)
+    with _told_here():
+        return _made(kind, architecture, config, dtype, entries)
+
+
+def _made(
+    kind: Any,
+    architecture: str,
+    config: Mapping[str, Any],
+    dtype: torch.dtype,
+    entries: Mapping[str, str],
+) -> Any:
     try:
         settings = kind.config_class.from_dict(dict(config))
         for name, value in entries.items():
             setattr(settings, f"_{name}", value)
-        with _without_weights(), torch.no_grad():
+        # On the CPU whatever device the caller builds under: buffers are computed.
+        with torch.device("cpu"), _without_weights(), torch.no_grad():
             model = kind._from_config(settings, dtype=dtype, **entries)
     except KeyError as error:
         if entries.get("attn_implementation") != error.args[0]:
@@ -80,6 +92,19 @@ def _class(architecture: str) -> Any:
             f"did you mean {near[0]}?" if near else "vcc compile --list-models",
         )
     return kind
+
+
+@contextmanager
+def _told_here() -> Iterator[None]:
+    """Keep `transformers` from warning about fields of generation, which no code depends on."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 @contextmanager

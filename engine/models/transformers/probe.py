@@ -49,7 +49,7 @@ def attention_of(model: nn.Module, spec: TracedSpec) -> tuple[LayerAttention, ..
     """
     probe = _Probe(spec)
     ids = torch.zeros((1, TOKENS), dtype=torch.int64, device="meta")
-    with torch.no_grad(), handled_by(probe):
+    with torch.device("meta"), torch.no_grad(), handled_by(probe):
         try:
             model(input_ids=ids, position_ids=ids, use_cache=False)
         except (ModelError, MemoryError):

@@ -35,14 +35,13 @@ class TracedDecoder(nn.Module):
         self.spec, self.dtype = spec, dtype
         self.on_gpu = (ops or OpChoice()).platform != "cpu"
         register()
-        with torch.device("cpu"):  # whatever device the caller builds under
-            self.model = make_model(
-                spec.architecture,
-                spec.config,
-                dtype,
-                attn_implementation=NAME,
-                experts_implementation=NAME,
-            )
+        self.model = make_model(
+            spec.architecture,
+            spec.config,
+            dtype,
+            attn_implementation=NAME,
+            experts_implementation=NAME,
+        )
         _check_config(self.model.config, spec)
         self.constants = {f"model.{name}": data for name, data in as_meta(self.model).items()}
         self.attention = attention_of(self.model, spec)
