@@ -20,6 +20,8 @@ from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.decoder import Decoder, empty_decoder
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expressions import Tied
+from vcc.engine.models.lora.module import empty_adapted
+from vcc.engine.models.lora.spec import LoraSpec
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.register import load_ops, operator
 from vcc.engine.partition.narrow import narrowed
@@ -28,7 +30,7 @@ from vcc.engine.passes.apply import apply
 from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.user import chosen
 from vcc.engine.ranged import TOKENS
-from vcc.engine.trace.decoder import LAYOUT, StepShape, decoder_trace
+from vcc.engine.trace.decoder import LORA_LAYOUT, StepShape, decoder_trace
 from vcc.engine.trace.trace import trace
 
 Values = Mapping[str, torch.Tensor]
@@ -57,7 +59,8 @@ class EagerStep:
     def logits(self, inputs: Values, caches: Sequence[torch.Tensor]) -> torch.Tensor:
         """The whole model's logits [B, vocab]; caches are written."""
         with torch.no_grad():
-            found = self.decoder(*(inputs[name] for name in LAYOUT), list(caches))
+            names = [name for name in LORA_LAYOUT if name in inputs]
+            found = self.decoder(*(inputs[name] for name in names), list(caches))
             return torch.as_tensor(found)
 
     def calls(
@@ -99,6 +102,7 @@ def eager_steps(
     compilation: CompilationConfig,
     target: Target,
     ranges: Sequence[DimRange],
+    lora: LoraSpec | None = None,
 ) -> tuple[EagerStep, ...]:
     """Trace the step on the CPU in fp32, rewrite and cut it for each range, and draw its weights.
 
@@ -109,11 +113,13 @@ def eager_steps(
         compilation: the resolved configuration: passes and cuts.
         target: what the build is for, which passes may ask.
         ranges: of tokens, each with a table of its own.
+        lora: of adapters, whose matrices are drawn like weights.
     """
     load_ops()
     choice = OpChoice(frozenset(ops))
-    step = trace(decoder_trace(spec, torch.float32, choice, shape))
-    decoder = empty_decoder(spec, torch.float32, choice)
+    step = trace(decoder_trace(spec, torch.float32, choice, shape, lora))
+    made = (spec, torch.float32, choice)
+    decoder = empty_decoder(*made) if lora is None else empty_adapted(*made, lora)
     weights = draw_weights(spec, decoder)
     found = []
     for sizes in ranges:

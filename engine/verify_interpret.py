@@ -100,7 +100,7 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
         events: hears the stages of the builds.
 
     Raises:
-        UsageError, ConfigError: not for a GPU, no decoder, no profile, or with adapters.
+        UsageError, ConfigError: not for a GPU, no decoder, no profile.
         OutOfStep: the first value that differs, or the first blob of a second build.
         OutOfRegion: a kernel reaches outside its memory.
         CompileError: a build failed.
@@ -110,12 +110,6 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
             "--interpret is for GPU code",
             f"the target is {settled.request.target}",
             "name one: --target sm_90",
-        )
-    if settled.model.enable_lora:
-        raise UsageError(
-            "--interpret takes no adapters",
-            "its reference is the model without them",
-            "leave --enable-lora out: the rest of the code is the same",
         )
     profile = device_profile(settled)
     rebuilt = _rebuilt(settled, store, events)
@@ -237,6 +231,9 @@ def _job(settled: Settled, asked: Sequence[int]) -> Job:
         target=str(settled.request.target),
         length=settled.model.max_model_len or 1,
         asked=tuple(asked),
+        loras=settled.model.max_loras or 0,
+        lora_rank=settled.model.max_lora_rank or 0,
+        lora_targets=settled.model.lora_target_modules or (),
     )
 
 

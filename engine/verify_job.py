@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vcc.engine.models.lora.spec import LoraSpec
+
 JOB, RESULT, CONTENT = "job.json", "result.json", "content"
 """Names in the folder that parent and child share; the content is a build's result in fp32."""
 
@@ -24,6 +26,7 @@ class Job:
         target: what the table was made for.
         length: tokens of the longest sequence.
         asked: token counts to run beside the usual steps.
+        loras, lora_rank, lora_targets: of adapters; 0 where there are none.
     """
 
     config: Mapping[str, Any]
@@ -36,6 +39,15 @@ class Job:
     target: str
     length: int
     asked: tuple[int, ...] = ()
+    loras: int = 0
+    lora_rank: int = 0
+    lora_targets: tuple[str, ...] = ()
+
+    @property
+    def lora(self) -> LoraSpec | None:
+        """What is declared of adapters."""
+        made = LoraSpec(self.loras, self.lora_rank, self.lora_targets)
+        return made if self.loras else None
 
     def write(self, folder: Path) -> None:
         """Leave it in a folder."""
@@ -45,7 +57,7 @@ class Job:
     def read(cls, folder: Path) -> Job:
         """Read what `write` left."""
         fields = json.loads((folder / JOB).read_text(encoding="utf-8"))
-        lists = ("ops", "asked")
+        lists = ("ops", "asked", "lora_targets")
         return cls(**fields | {name: tuple(fields[name]) for name in lists})
 
 

@@ -103,16 +103,19 @@ class Checker:
         """
         inputs = self._sequences.inputs(step, ahead=1)
         for uniform in (True, False) if step.decode else (False,):
-            yield self._run(step, inputs, Shape(uniform=uniform))
+            for adapted, given in _with_and_without(inputs):
+                yield self._run(step, given, Shape(uniform=uniform, adapted=adapted))
 
     def loop(self, step: CheckStep) -> Iterator[StepResult]:
         """A decode step with sampling, then one more that the device makes of its result."""
         inputs = self._sequences.inputs(step, ahead=2)
-        yield self._run(step, inputs, Shape(uniform=True, sample=True))
+        adapted = "lora_slot" in inputs
+        yield self._run(step, inputs, Shape(uniform=True, sample=True, adapted=adapted))
         token = self._read("token").tolist()
         given = {sequence: [token[i]] for i, sequence in enumerate(step.work)}
         wanted = self._sequences.inputs(step, given, ahead=1)
-        yield self._run(step, wanted, Shape(uniform=True, advance=True, sample=True))
+        shape = Shape(uniform=True, advance=True, sample=True, adapted=adapted)
+        yield self._run(step, wanted, shape)
 
     def _bind(self, constants: Mapping[str, bytes]) -> None:
         for tensor in self._part.table.tensors:
@@ -202,6 +205,14 @@ class Checker:
             found.equal(name, self._read(name)[:rows], inputs[name][:rows])
 
 
+def _with_and_without(inputs: Mapping[str, Any]) -> Iterator[tuple[bool, Mapping[str, Any]]]:
+    """The step as it is; with adapters also one that has none, which leaves their nodes out."""
+    slots = inputs.get("lora_slot")
+    yield slots is not None, inputs
+    if slots is not None:
+        yield False, {**inputs, "lora_slot": np.full_like(slots, -1)}
+
+
 def _matching(calls: Iterator[Ran], segment: Segment) -> Ran:
     """Run the model up to the call of a segment; a piece without work has no segment."""
     for given, call, values in calls:
@@ -217,7 +228,7 @@ def check(folder: Path, job: Job) -> Outcome:
     Raises:
         OutOfRegion, IntegrityError, CompileError: what the table does and may not.
     """
-    limits = Limits(job.max_tokens, job.max_seqs, job.block_size, job.blocks_per_seq)
+    limits = Limits(job.max_tokens, job.max_seqs, job.block_size, job.blocks_per_seq, job.loras)
     content = read(folder / CONTENT)
     ranges = [_range(step.sizes, job.max_tokens) for step in content.steps]
     eagers = eager_steps(
@@ -227,6 +238,7 @@ def check(folder: Path, job: Job) -> Outcome:
         parse_config(job.compilation),
         Target.parse(job.target),
         ranges,
+        job.lora,
     )
     usual = schedule(limits, job.asked)
     steps = in_ranges(usual, [(one.min, one.max) for one in ranges], limits)

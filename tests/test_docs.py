@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.adapters import make_adapter
 from support.documents import commands, documents, glossary, links, sessions, unsaid
 from support.sources import ROOT
 
@@ -46,7 +47,7 @@ TESTED_ELSEWHERE = {
 }
 
 # All their commands are run, in the order of the page.
-PAGES = ("how-to", "tune-graphs", "security", "life-cycle", "guests", "ci")
+PAGES = ("how-to", "tune-graphs", "security", "life-cycle", "guests", "ci", "lora")
 RECIPES = tuple(ROOT / "docs" / f"{name}.md" for name in PAGES)
 
 WORDS = (
@@ -72,6 +73,7 @@ def place(demo_shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     shutil.copytree(demo_shelf, folder / "store")
     shutil.copytree(ROOT / "docs" / "examples", folder, dirs_exist_ok=True)
+    make_adapter(folder / "adapters" / "style", ROOT / "engine" / "models" / "demo")
     return folder
 
 

@@ -66,12 +66,13 @@ std::vector<GemmCode> codes_of(std::span<const std::byte> data, const void* rows
 
 std::vector<Descriptor> descriptors_of(const void* rows, uint64_t count) {
   struct Row {
-    int32_t mode, tokens, seqs, uniform, sample, advance;
+    int32_t mode, tokens, seqs, uniform, sample, advance, adapted;
   };
   std::vector<Descriptor> made;
   for (const Row& row : array<Row>(rows, count)) {
     made.push_back({mode_of(static_cast<uint32_t>(row.mode)),
-                    {row.tokens, row.seqs, row.uniform != 0, row.sample != 0, row.advance != 0}});
+                    {row.tokens, row.seqs, row.uniform != 0, row.sample != 0, row.advance != 0,
+                     row.adapted != 0}});
   }
   return made;
 }
@@ -229,14 +230,15 @@ int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, int64_t 
                         uint32_t parts, uint32_t rows, uint32_t slot, uint32_t inputs,
                         uint32_t flags, uint64_t* logits) {
   return guarded([&] {
-    const Step step = {tokens, seqs, (parts & 1) != 0, (parts & 2) != 0, (parts & 4) != 0};
+    const Step step = {tokens,          seqs, (parts & 1) != 0, (parts & 2) != 0, (parts & 4) != 0,
+                       (parts & 8) != 0};
     const auto object = players().get(player);
     object->step({mode_of(mode), step, rows, slot, inputs, flags});
     *logits = reinterpret_cast<uintptr_t>(object->logits());
   });
 }
 
-int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t uniform,
+int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t parts,
                           uint32_t rows, uint32_t steps, uint32_t fresh, uint32_t slot,
                           const void* changed, uint32_t changes, const void* stops,
                           const void* stop_start, uint32_t finish, uint32_t ahead, void* control,
@@ -248,7 +250,8 @@ int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t
     DecodeCall call;
     call.mode = mode_of(mode);
     call.size = size;
-    call.uniform = uniform != 0;
+    call.uniform = (parts & 1) != 0;
+    call.adapted = (parts & 8) != 0;
     call.rows = rows;
     call.steps = steps;
     call.fresh = fresh != 0;

@@ -78,8 +78,9 @@ VCC_API int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped);
 /* Tensors, regions, slots and the token ring as JSON (describe.cpp). */
 VCC_API int32_t vcc_player_describe(uint64_t player, const char** json);
 
-/* Build graphs: `descriptors` are rows of six int32 {mode 1 full 2 piecewise, T, B, uniform,
-   sample, advance}. The first `hot` are there on return, the others come by `threads` threads. */
+/* Build graphs: `descriptors` are rows of seven int32 {mode 1 full 2 piecewise, T, B,
+   uniform, sample, advance, adapted}. The first `hot` are there on return, the others come by
+   `threads` threads. */
 VCC_API int32_t vcc_player_build(uint64_t player, const void* descriptors, uint64_t count,
                                  uint32_t hot, uint32_t threads);
 
@@ -92,9 +93,9 @@ VCC_API int32_t vcc_player_graphs(uint64_t player, uint32_t wait, uint32_t* want
 VCC_API int32_t vcc_player_slot(uint64_t player, uint32_t* slot);
 
 /* Run one step from a slot. `mode` 0 plain 1 full 2 piecewise; `parts` bit 0 uniform, 1 sample,
-   2 advance; `rows` sequences without padding; `inputs` groups to send: bit 0 step, 1 sampling,
-   2 token; `flags` bit 0 read logits, 1 read tokens (into the ring's first row), 2 do not wait.
-   `logits` is where they lie (pinned, valid until the next step). */
+   2 advance, 3 adapted (a row has an adapter); `rows` sequences without padding; `inputs` groups to
+   send: bit 0 step, 1 sampling, 2 token; `flags` bit 0 read logits, 1 read tokens (into the ring's
+   first row), 2 do not wait. `logits` is where they lie (pinned, valid until the next step). */
 VCC_API int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, int64_t seqs,
                                 uint32_t parts, uint32_t rows, uint32_t slot, uint32_t inputs,
                                 uint32_t flags, uint64_t* logits);
@@ -104,7 +105,7 @@ VCC_API int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, 
    `changed` rows of the block table. Token ids that end sequence b: stops[stop_start[b] ..
    stop_start[b+1]). The run ends when `finish` sequences have ended, when control[0] is set, or
    after the last step; control[1] counts the steps whose tokens are there. `gaps` [steps] in ns. */
-VCC_API int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t uniform,
+VCC_API int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t parts,
                                   uint32_t rows, uint32_t steps, uint32_t fresh, uint32_t slot,
                                   const void* changed, uint32_t changes, const void* stops,
                                   const void* stop_start, uint32_t finish, uint32_t ahead,

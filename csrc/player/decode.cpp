@@ -99,8 +99,8 @@ uint32_t Player::decode(const DecodeCall& call) {
              "arrays of a run");
   enter();
   check_rows(call.rows, call.size);
-  const Prepared& ready =
-      prepared(call.mode, {call.size, call.size, call.uniform, /*sample=*/true, /*advance=*/true});
+  const Prepared& ready = prepared(call.mode, {call.size, call.size, call.uniform, /*sample=*/true,
+                                               /*advance=*/true, call.adapted});
 
   auto* going = reinterpret_cast<int32_t*>(active_.data());
   if (call.fresh) {

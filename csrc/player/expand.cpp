@@ -118,7 +118,9 @@ void Expander::find_dependences() {
   for (const auto& segment : records_.segments) {
     Dependence found;
     for (const auto& node : records_.nodes.subspan(segment.first_node, segment.nodes)) {
-      found.when |= node.when != table::When::kAlways;
+      const bool adapted = node.when == table::When::kAdapted;
+      found.adapted |= adapted;
+      found.when |= node.when != table::When::kAlways && !adapted;
       if (node.kind == NodeKind::kKernel) {
         for (const uint32_t size : node.grid) found.seqs |= reads[size];
       }
@@ -174,7 +176,7 @@ Expansion Expander::expand(const Step& step) const {
     for (uint32_t n = segment.first_node; n < segment.first_node + segment.nodes; ++n) {
       const uint32_t before = end_of(out);
       const auto& node = records_.nodes[n];
-      if (wanted && runs(node, step.uniform)) emit(source, node, n, out);
+      if (wanted && runs(node, step.uniform, step.adapted)) emit(source, node, n, out);
       homes.push_back({n, before, end_of(out) - before});
     }
     if (end_of(out) > start) out.runs.push_back({s, start, end_of(out) - start});

@@ -19,8 +19,9 @@ struct Place {
 
 // What a segment's launches depend on beside the number of tokens.
 struct Dependence {
-  bool seqs = false;  // on B
-  bool when = false;  // on whether the step is uniform
+  bool seqs = false;     // on B
+  bool when = false;     // on whether the step is uniform
+  bool adapted = false;  // on whether a row has an adapter
 };
 
 class Expander {

@@ -11,8 +11,10 @@ namespace vcc {
 
 using table::Table;
 
-// Whether a node runs in a step; `uniform`: a pure decode step, one token a sequence.
-inline bool runs(const table::Node& node, bool uniform) {
+// Whether a node runs in a step; `uniform`: a pure decode step, one token a sequence; `adapted`: a
+// row has an adapter.
+inline bool runs(const table::Node& node, bool uniform, bool adapted) {
+  if (node.when == table::When::kAdapted) return adapted;
   return node.when == table::When::kAlways || (node.when == table::When::kUniform) == uniform;
 }
 

@@ -49,9 +49,9 @@ std::shared_ptr<const Graph> Graphs::full(const Step& step) const {
   return found == full_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<const PieceGraphs> Graphs::pieces(int64_t tokens) const {
+std::shared_ptr<const PieceGraphs> Graphs::pieces(int64_t tokens, bool adapted) const {
   const std::lock_guard lock(lock_);
-  const auto found = pieces_.find(tokens);
+  const auto found = pieces_.find({tokens, adapted});
   return found == pieces_.end() ? nullptr : found->second;
 }
 
@@ -100,7 +100,7 @@ void Graphs::build_one(const Descriptor& descriptor) {
   if (full != nullptr) {
     full_[descriptor.step] = std::move(full);
   } else {
-    pieces_[descriptor.step.tokens] = std::move(pieces);
+    pieces_[{descriptor.step.tokens, descriptor.step.adapted}] = std::move(pieces);
   }
   ++counts_.ready;
   counts_.graphs += made;

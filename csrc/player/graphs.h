@@ -56,7 +56,7 @@ class Graphs {
 
   // The graph of exactly this step, or nullptr.
   std::shared_ptr<const Graph> full(const Step& step) const;
-  std::shared_ptr<const PieceGraphs> pieces(int64_t tokens) const;
+  std::shared_ptr<const PieceGraphs> pieces(int64_t tokens, bool adapted) const;
   // Changes whenever one more is ready.
   uint64_t version() const { return version_.load(std::memory_order_acquire); }
 
@@ -73,7 +73,7 @@ class Graphs {
   std::atomic<uint64_t> version_{0};
   mutable std::mutex lock_;
   std::map<Step, std::shared_ptr<const Graph>> full_;
-  std::map<int64_t, std::shared_ptr<const PieceGraphs>> pieces_;
+  std::map<std::pair<int64_t, bool>, std::shared_ptr<const PieceGraphs>> pieces_;
   GraphCounts counts_;
   std::mutex joining_;
   std::vector<std::thread> threads_;

@@ -81,6 +81,7 @@ struct Step {
   bool uniform = false;
   bool sample = false;
   bool advance = false;
+  bool adapted = false;
 
   auto operator<=>(const Step&) const = default;
 };

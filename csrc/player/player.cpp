@@ -488,14 +488,15 @@ bool Player::add_full(Prepared& made, const Step& step) const {
 }
 
 void Player::add_piecewise(Prepared& made, const Step& step) const {
-  const auto pieces = graphs_->pieces(step.tokens);
+  const auto pieces = graphs_->pieces(step.tokens, step.adapted);
   made.complete = pieces != nullptr;
   for (const Run& run : made.expansion.runs) {
     const Dependence& needs = expander_->dependences()[run.segment];
     // A piece that depends on more than the tokens has its graph for one value of that.
     const bool fits = pieces != nullptr && pieces->graphs[run.segment] &&
                       (!needs.seqs || pieces->step.seqs == step.seqs) &&
-                      (!needs.when || pieces->step.uniform == step.uniform);
+                      (!needs.when || pieces->step.uniform == step.uniform) &&
+                      (!needs.adapted || pieces->step.adapted == step.adapted);
     if (fits) {
       made.actions.push_back({{pieces, &pieces->graphs[run.segment]}, 0, 0});
     } else if (!made.actions.empty() && made.actions.back().graph == nullptr) {

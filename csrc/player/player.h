@@ -47,7 +47,8 @@ struct DecodeCall {
   Mode mode = Mode::kPlain;
   int64_t size = 0;     // T and B of the graph
   bool uniform = true;  // of its descriptor
-  uint32_t rows = 0;    // sequences without padding
+  bool adapted = false;
+  uint32_t rows = 0;  // sequences without padding
   uint32_t steps = 0;
   bool fresh = true;  // send all inputs; otherwise only the changed rows of the block table
   uint32_t slot = 0;

@@ -253,7 +253,7 @@ bool Checker::has_fixed_params(const Node& node) const {
 void Checker::node(uint64_t index) {
   const Node& node = r_.nodes[index];
   const Need need(SectionKind::kNodes, index);
-  need(node.kind <= NodeKind::kEmpty && node.when <= When::kMixed && node.zero == 0,
+  need(node.kind <= NodeKind::kEmpty && node.when <= When::kAdapted && node.zero == 0,
        "unknown kind or when");
   need(has_target(node), "no such target");
   need(has_grid(node), "no such grid");

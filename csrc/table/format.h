@@ -51,7 +51,7 @@ enum class RegionKind : uint32_t {
 };
 enum class Role : uint8_t { kInput, kOutput, kWeight, kConstant, kCache, kState };
 enum class NodeKind : uint8_t { kKernel, kGemm, kMemset, kMemcpy, kEmpty };
-enum class When : uint8_t { kAlways, kUniform, kMixed };
+enum class When : uint8_t { kAlways, kUniform, kMixed, kAdapted };
 enum class ParamKind : uint8_t { kPointer, kI32, kI64, kNull, kBytes, kF32, kF64 };
 enum class SegmentKind : uint8_t { kPiece, kOp, kAdvance, kSample };
 

@@ -25,12 +25,13 @@ SHORTEST = 8
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a step may hold: tokens, sequences, and blocks of a sequence with their tokens."""
+    """What a step may hold: tokens, sequences, blocks of a sequence with their tokens, adapters."""
 
     max_tokens: int
     max_seqs: int
     block_size: int
     blocks_per_seq: int
+    loras: int = 0
 
     @property
     def context(self) -> int:
@@ -191,7 +192,17 @@ class Sequences:
             "seq_lens": _padded([self.lengths[s] for s in step.work], step.seqs, 0),
             "query_start": _padded(starts, step.seqs + 1, len(ids)),
             "logits_index": _padded([end - 1 for end in starts[1:]], step.seqs, 0),
+            **self._loras(step),
         }
+
+    def _loras(self, step: CheckStep) -> dict[str, Array]:
+        """Sequences have the slots in turn, and every so many none."""
+        if not self.limits.loras:
+            return {}
+        slots = [
+            one % (self.limits.loras + 1) - 1 for one, n in step.work.items() for _ in range(n)
+        ]
+        return {"lora_slot": _padded(slots, step.tokens, -1)}
 
     def _draw(self, sequence: int, position: int) -> int:
         return random.Random(sequence * 100_003 + position).randrange(self.vocab)

@@ -63,11 +63,12 @@ ELEMENTS: Mapping[str, torch.dtype] = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which nodes run: a pure decode step or another, with the loop's head and tail or not."""
+    """Which nodes run: a pure decode step or another, with head, tail and adapters or not."""
 
     uniform: bool
     advance: bool = False
     sample: bool = False
+    adapted: bool = False
 
     def runs(self, segment: Segment) -> bool:
         """Whether a segment is part of the step."""
@@ -76,6 +77,8 @@ class Shape:
 
     def takes(self, node: Node) -> bool:
         """Whether a node of such a segment runs."""
+        if node.when is When.ADAPTED:
+            return self.adapted
         return node.when in (When.ALWAYS, When.UNIFORM if self.uniform else When.MIXED)
 
 

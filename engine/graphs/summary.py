@@ -143,7 +143,7 @@ def summarise(table: NodeTable, sizes: Mapping[str, int]) -> Summary:
 
 def _nodes(table: NodeTable, sizes: Mapping[str, int]) -> Iterator[NodeLine]:
     uniform = sizes.get("T") == sizes.get("B")
-    runs = (When.ALWAYS, When.UNIFORM if uniform else When.MIXED)
+    runs = (When.ALWAYS, When.ADAPTED, When.UNIFORM if uniform else When.MIXED)
     first = 0
     for number, segment in enumerate(table.segments):
         for index in range(first, first + segment.nodes):

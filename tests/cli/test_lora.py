@@ -1,4 +1,4 @@
-"""Adapters on the command line: what is said, what is refused, and code without a place for them."""
+"""Adapters on the command line: what is said and refused, and code without a place for them."""
 
 from __future__ import annotations
 

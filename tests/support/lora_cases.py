@@ -35,7 +35,7 @@ def check(dtype: torch.dtype) -> None:
         slots[tokens // 2] = -1
         a[count - 1, 0, 0] = float("nan") if tokens == 37 else 1.0
         low = wrapped_lora.lora_shrink(x, a, slots, through=lambda k: k)
-        found = wrapped_lora.lora_expand(y, low, b, slots, widths, through=lambda k: k)
+        found = wrapped_lora.lora_expand(y.clone(), low, b, slots, widths, through=lambda k: k)
         assert torch.equal(found[slots < 0], y[slots < 0])
         exact = native_lora.lora_shrink(x.float(), a.float(), slots)
         want = native_lora.lora_expand(y.float(), exact, b.float(), slots, widths)

@@ -9,7 +9,7 @@ from support.fake_cuda.fixtures import RawArena
 from support.step_tables import BLOCK, BLOCKS_EACH, CUBIN, DIGEST, SEQS, TOKENS, VOCAB, toy_step
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import BatchBuilder, Chunk, StepBatch, StepLimits
-from vcc.engine.runtime.dispatch import Dispatcher
+from vcc.engine.runtime.dispatch import Dispatcher, lora_counts
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import BlockPool, BlockTable
 from vcc.engine.runtime.player.device import Device
@@ -22,8 +22,8 @@ from vcc.engine.runtime.player.tables import EVERY, StepTable, build_graphs
 BLOCKS = 32
 
 
-def limits(blocks: int = BLOCKS) -> StepLimits:
-    return StepLimits(TOKENS, SEQS, BLOCK, blocks, BLOCKS_EACH, BLOCK * BLOCKS_EACH, VOCAB)
+def limits(blocks: int = BLOCKS, loras: int = 0) -> StepLimits:
+    return StepLimits(TOKENS, SEQS, BLOCK, blocks, BLOCKS_EACH, BLOCK * BLOCKS_EACH, VOCAB, loras)
 
 
 class Kept:
@@ -45,18 +45,21 @@ def running(
     layers: int = 2,
     blocks: int = BLOCKS,
     ring: int = 16,
+    loras: int = 0,
 ) -> Iterator[PlayerRunner]:
     """A runner with all its graphs."""
-    handle = PlayerHandle(arena.handle, toy_step(layers=layers).data)
+    handle = PlayerHandle(arena.handle, toy_step(layers=layers, adapted=loras > 0).data)
     handle.add_cubin(DIGEST, CUBIN)
     handle.place(blocks, blocks, 3, ring)
     table = StepTable(*EVERY, handle, Layout.read(handle.describe()))
-    dispatcher = Dispatcher.build(mode, sizes, max_seqs=SEQS)
+    cases = lora_counts(loras, specialise=True)
+    dispatcher = Dispatcher.build(mode, sizes, max_seqs=SEQS, lora_cases=cases)
     shapes = StepShapes(dispatcher, SEQS, table.layout.samples)
     build_graphs([table], *shapes.graphs(1), 1)
     arena = Kept(arena)
     device = Device(arena.device, 0, "double", "sm_90", 13000, 1 << 30)
-    runner = PlayerRunner(PlayerParts(device, (table,), limits(blocks), shapes, GraphStat(), arena))
+    parts = (device, (table,), limits(blocks, loras), shapes, GraphStat(), arena)
+    runner = PlayerRunner(PlayerParts(*parts))
     runner.wait_graphs()
     try:
         yield runner

@@ -62,6 +62,7 @@ STEP_INPUTS = (
     ("query_start", (["+", "B", 1],)),
     ("logits_index", ("B",)),
 )
+LORA_INPUT = (("lora_slot", ("T",)),)
 SAMPLING = (
     ("temperature", "float32"),
     ("top_p", "float32"),
@@ -86,10 +87,10 @@ class Step:
         return encode(self.table)
 
 
-def _io() -> tuple[list[TableTensor], int]:
+def _io(adapted: bool) -> tuple[list[TableTensor], int]:
     largest = {"T": TOKENS, "B": SEQS}
     tensors, at = [], 0
-    for name, shape in STEP_INPUTS:
+    for name, shape in (*STEP_INPUTS, *(LORA_INPUT if adapted else ())):
         count = 1
         for size in shape:
             count *= largest.get(size, size) if not isinstance(size, list) else SEQS + 1
@@ -131,6 +132,7 @@ def toy_step(
     variants: bool = True,
     layers: int = 1,
     tokens: tuple[int, int] = (1, TOKENS),
+    adapted: bool = False,
 ) -> Step:
     """The table.
 
@@ -139,8 +141,9 @@ def toy_step(
         split_k: of the Triton route; above 1 there is a second kernel.
         variants: whether the table can compute its products itself.
         layers: kv_write and attention so often, a piece between each two.
+        adapted: the first piece has a node for steps with adapters, and there are their slots.
     """
-    io, io_bytes = _io()
+    io, io_bytes = _io(adapted)
     where = {tensor.name: (IO, tensor.offset) for tensor in io}
     hidden = (WORKSPACE, 0)
 
@@ -153,7 +156,10 @@ def toy_step(
     caches = [["*", ["*", "K", cache_bytes], layer] if layer else 0 for layer in range(layers)]
     nodes = [node("norm", where["input_ids"], (WEIGHTS, 0), hidden, count="T")]
     nodes.append(_gemm_node(0, hidden, (WORKSPACE, 8192)))
-    segments = [Segment(SegmentKind.PIECE, "1" * 16, 2)]
+    if adapted:
+        slots = where["lora_slot"]
+        nodes.append(node("norm", hidden, slots, hidden, count="T", when=When.ADAPTED))
+    segments = [Segment(SegmentKind.PIECE, "1" * 16, len(nodes))]
     for layer in range(layers):
         kv = (CACHE, caches[layer])
         nodes += [

@@ -101,7 +101,7 @@ DAMAGES: tuple[Damage, ...] = (
     (S.GEMMS, 0, 1, 2**31, "nodes[2]: reads or writes outside"),
     (S.GEMMS, 0, 4, 1, "not its parameters"),
     (S.NODES, 0, 0, 5, "unknown kind"),
-    (S.NODES, 0, 1, 3, "unknown kind or when"),
+    (S.NODES, 0, 1, 4, "unknown kind or when"),
     (S.NODES, 0, 2, 1, "unknown kind"),
     (S.NODES, 0, 3, 3, "no such target"),
     (S.NODES, 2, 3, 2, "no such target"),

@@ -61,6 +61,9 @@ class FlatProduct:
 
 FlatNode = FlatLaunch | FlatProduct
 
+ADAPTING = ("lora_shrink", "lora_expand")
+"""Our kernels that only rows with an adapter need."""
+
 
 def pointers_of(node: FlatNode) -> list[Pointer]:
     """The addresses that a node is given."""
@@ -221,7 +224,14 @@ def _bound(
         else:
             arguments[name] = _number(value, sizes)
     x, y, z = (checked(rebuilt(size, sizes)) for size in work.grid)
-    return FlatLaunch(work.kernel, (x, y, z), arguments)
+    return FlatLaunch(work.kernel, (x, y, z), arguments, _when(work.kernel))
+
+
+def _when(kernel: CompiledKernel | KernelSpec) -> When:
+    """Kernels of adapters add to what is there: a step without any leaves them out."""
+    function = kernel.function
+    name = function if isinstance(function, str) else function.fn.__name__
+    return When.ADAPTED if name in ADAPTING else When.ALWAYS
 
 
 def _product(work: Product, known: Mapping[str, Located], sizes: Mapping[str, Expr]) -> FlatProduct:

@@ -56,11 +56,15 @@ class NodeKind(IntEnum):
 
 
 class When(IntEnum):
-    """The steps in which a node runs: pure decode (one token a sequence), or any other."""
+    """The steps in which a node runs: pure decode (one token a sequence), or any other.
+
+    ADAPTED nodes run in steps in which a row has an adapter; without them the step has none.
+    """
 
     ALWAYS = 0
     UNIFORM = 1
     MIXED = 2
+    ADAPTED = 3
 
 
 class ParamKind(IntEnum):

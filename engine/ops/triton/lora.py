@@ -57,7 +57,6 @@ def lora_expand(
     low,
     b,
     slots,
-    out,
     tokens,
     SLOTS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -69,10 +68,11 @@ def lora_expand(
     ROWS: tl.constexpr,
     TILE_N: tl.constexpr,
 ):
-    """out [T, WIDTH] = y + low @ b[slot].T for low fp32 [T, PARTS * RANK], b [SLOTS, WIDTH, RANK].
+    """y [T, WIDTH] += low @ b[slot].T for low fp32 [T, PARTS * RANK], b [SLOTS, WIDTH, RANK].
 
-    Columns below FIRST take the first part of `low`, those below SECOND the second, the rest the
-    third. Grid (ceil(WIDTH / TILE_N), ceil(T / ROWS)).
+    In place, so that a step without adapters can leave the kernel out. Columns below FIRST take the
+    first part of `low`, those below SECOND the second, the rest the third. Grid
+    (ceil(WIDTH / TILE_N), ceil(T / ROWS)).
     """
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     begin = tl.program_id(0) * TILE_N
@@ -95,4 +95,4 @@ def lora_expand(
                 values = tl.load(left + one * RANK, mask=held, other=0.0)
                 added = tl.dot(values, tl.trans(weights), input_precision="ieee")
                 total = tl.where(mine[:, None] & (part == one)[None, :], total + added, total)
-    tl.store(out + place, total.to(out.dtype.element_ty), mask=inside)
+    tl.store(y + place, total.to(y.dtype.element_ty), mask=inside & (slot >= 0)[:, None])

@@ -55,7 +55,7 @@ def lora_expand(
     *,
     through: Through = torch.library.wrap_triton,
 ) -> Tensor:
-    """As `torch.ops.vcc.lora_expand`.
+    """As `torch.ops.vcc.lora_expand`, in place: dense `y` is what is returned.
 
     Raises:
         CompileError: more parts than the kernel knows.
@@ -66,14 +66,12 @@ def lora_expand(
         )
     y, tokens = y.contiguous(), y.shape[0]
     count, width, rank = b.shape
-    out = y.new_empty(y.shape)
     first, second = widths[0], sum(widths[:2])
     through(kernels.lora_expand)[(-(-width // TILE_N), _tiles(tokens))](
         y,
         low,
         b,
         slots,
-        out,
         tokens,
         SLOTS=count,
         WIDTH=width,
@@ -85,7 +83,7 @@ def lora_expand(
         ROWS=ROWS,
         TILE_N=TILE_N,
     )
-    return out
+    return y
 
 
 def _tiles(tokens: Any) -> Any:

@@ -16,7 +16,7 @@ from vcc.engine.runtime.descriptors import count_loras
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
-from vcc.engine.runtime.player.handle import DecodeCall, Mode, Parts, PlayerHandle, Shape
+from vcc.engine.runtime.player.handle import DecodeCall, Mode, PlayerHandle, Shape
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.sampling import write_sampling, write_tokens
 from vcc.engine.runtime.player.shapes import StepShapes
@@ -90,12 +90,11 @@ class Decoding:
         self, rows: Sequence[DecodeRow], steps: int, finish: int
     ) -> Generator[Int32Array, None, None]:
         count = len(rows)
-        decision = self._shapes.dispatcher.dispatch(
-            count, uniform=True, loras=count_loras(row.slot for row in rows)
-        )
-        shape = self._shapes.of(decision, count, count, uniform=True)
+        loras = count_loras(row.slot for row in rows)
+        decision = self._shapes.dispatcher.dispatch(count, uniform=True, loras=loras)
+        shape = self._shapes.of(decision, count, count, uniform=True, loras=loras)
         if shape.tokens != shape.seqs:  # padded beyond the most sequences
-            shape = Shape(Mode.PLAIN, count, count, Parts.UNIFORM)
+            shape = Shape(Mode.PLAIN, count, count, shape.parts)
         table = chosen(self._tables, shape.tokens)
         decision = with_code(decision, table, self._tables)
         call = self._call(table, shape, rows, min(steps, self.longest), finish)

@@ -164,4 +164,4 @@ def _copy(data: bytes, into: memoryview) -> None:
 
 def rows_of(shapes: Sequence[Graph]) -> npt.NDArray[np.int32]:
     """Graphs as `vcc_player_build` takes them."""
-    return np.array([shape.row() for shape in shapes], dtype=np.int32).reshape(-1, 6)
+    return np.array([shape.row() for shape in shapes], dtype=np.int32).reshape(-1, 7)

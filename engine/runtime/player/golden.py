@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from vcc.cache.loaded import Loaded
 
 GOLDEN = "golden/"
-ONCE = Shape(Mode.PLAIN, 1, 1, Parts.NONE)
+ONCE = Shape(Mode.PLAIN, 1, 1, Parts.ADAPTED)
 UNWRITTEN = 0xFF
 """Every byte of a result before the call: no number in all float types."""
 

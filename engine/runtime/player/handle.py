@@ -52,12 +52,13 @@ class Mode(IntEnum):
 
 
 class Parts(IntFlag):
-    """What belongs to a step: one token a sequence, the sampling tail, the advancing head."""
+    """What belongs to a step: one token a sequence, sampling tail, advancing head, adapters."""
 
     NONE = 0
     UNIFORM = 1
     SAMPLE = 2
     ADVANCE = 4
+    ADAPTED = 8
 
 
 class Inputs(IntFlag):
@@ -88,8 +89,8 @@ class Shape:
 
     def row(self) -> tuple[int, ...]:
         """As `vcc_player_build` takes it."""
-        bits = [int(part in self.parts) for part in (Parts.UNIFORM, Parts.SAMPLE, Parts.ADVANCE)]
-        return (int(self.mode), self.tokens, self.seqs, *bits)
+        every = (Parts.UNIFORM, Parts.SAMPLE, Parts.ADVANCE, Parts.ADAPTED)
+        return (int(self.mode), self.tokens, self.seqs, *(int(p in self.parts) for p in every))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +202,10 @@ class PlayerHandle(GemmCalls):
 
     def decode(self, shape: Shape, call: DecodeCall) -> int:
         """Decode steps by the device alone; how many were done."""
-        uniform = int(Parts.UNIFORM in shape.parts)
+        parts = shape.parts & (Parts.UNIFORM | Parts.ADAPTED)
         return int(
             C.vcc_player_decode(
-                *(self._handle, shape.mode, shape.tokens, uniform, call.rows, call.steps),
+                *(self._handle, shape.mode, shape.tokens, parts, call.rows, call.steps),
                 *(int(call.changed is None), call.slot),
                 *(call.changed, 0 if call.changed is None else len(call.changed)),
                 *(call.stops, call.stop_start, call.finish, call.ahead),

@@ -233,7 +233,9 @@ class PlayerRunner:
     def _prepare(self, batch: StepBatch) -> tuple[Dispatch, Shape, StepTable, int]:
         parts = self._parts
         decision = parts.shapes.dispatcher.dispatch(batch.tokens, batch.uniform, loras=batch.loras)
-        shape = parts.shapes.of(decision, batch.tokens, batch.seqs, uniform=batch.uniform)
+        shape = parts.shapes.of(
+            decision, batch.tokens, batch.seqs, uniform=batch.uniform, loras=batch.loras
+        )
         table = parts.table(shape.tokens)
         slot = table.handle.slot()
         self._inputs[table.handle][slot].write(batch, shape.tokens, shape.seqs)

@@ -31,14 +31,23 @@ class StepShapes:
     max_seqs: int
     samples: bool
 
-    def of(self, decision: Dispatch, tokens: int, seqs: int, *, uniform: bool) -> Shape:
+    def of(
+        self, decision: Dispatch, tokens: int, seqs: int, *, uniform: bool, loras: int = 0
+    ) -> Shape:
         """The padded step of a decision.
 
         Args:
             decision: of the dispatcher.
             tokens, seqs: of the batch, unpadded.
             uniform: every sequence has one token.
+            loras: number of active adapters.
         """
+        plain = self._of(decision, tokens, seqs, uniform=uniform)
+        if not max(loras, decision.descriptor.loras):
+            return plain
+        return replace(plain, parts=plain.parts | Parts.ADAPTED)
+
+    def _of(self, decision: Dispatch, tokens: int, seqs: int, *, uniform: bool) -> Shape:
         mode, key = MODES[decision.mode], decision.descriptor
         if mode is Mode.PLAIN:
             return Shape(mode, tokens, seqs, Parts.UNIFORM if uniform else Parts.NONE)
@@ -63,7 +72,7 @@ class StepShapes:
         """
         tail = Parts.SAMPLE if self.samples else Parts.NONE
         captures = self.dispatcher.capture_list()
-        # A graph serves every number of adapters: its kernels look at the rows' slots.
+        # One graph has no adapters, the other any number: its kernels look at the rows' slots.
         every = (shape for mode, key in captures for shape in self._graphs(mode, key, tail))
         wanted = list(dict.fromkeys(every))
         hot = self._hot(wanted, max(1, expected))
@@ -73,13 +82,14 @@ class StepShapes:
     def count(self, pieces: Callable[[int], int]) -> int:
         """Graphs that are declared; `pieces` of a step of so many tokens."""
         full, cut = (
-            {replace(key, loras=0) for key in self.dispatcher.keys(mode)}
+            {replace(key, loras=min(key.loras, 1)) for key in self.dispatcher.keys(mode)}
             for mode in (GraphMode.FULL, GraphMode.PIECEWISE)
         )
         return len(full) + sum(pieces(key.tokens) for key in cut)
 
     def _graphs(self, mode: GraphMode, key: BatchDescriptor, tail: Parts) -> tuple[Shape, ...]:
         parts = Parts.UNIFORM if key.uniform else Parts.NONE
+        parts |= Parts.ADAPTED if key.loras else Parts.NONE
         if mode is GraphMode.PIECEWISE:
             return (Shape(Mode.PIECEWISE, key.tokens, min(key.tokens, self.max_seqs), parts),)
         made = Shape(Mode.FULL, key.tokens, key.reqs or 1, parts | tail)
@@ -93,6 +103,6 @@ class StepShapes:
         return sorted(fitting, key=_when_used)[:1]
 
 
-def _when_used(shape: Shape) -> tuple[bool, int]:
+def _when_used(shape: Shape) -> tuple[bool, int, bool]:
     """Decode steps first, small ones first: a large one pays for its padding when many decode."""
-    return Parts.UNIFORM not in shape.parts, shape.tokens
+    return Parts.UNIFORM not in shape.parts, shape.tokens, Parts.ADAPTED in shape.parts
