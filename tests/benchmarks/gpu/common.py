@@ -25,6 +25,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a boot that compiles its sour
 MODELS_BYTES = 24_000_000_000
 """What both models and their artifacts take."""
 
+MEMORY = Path("/dev/shm")
 OUT = os.environ.get("VCC_BENCH_OUT", "")
 """One more folder for every result, such as one that is copied back from the device."""
 
@@ -122,15 +123,24 @@ def vcc(*words: object, **more: Any) -> Done:
 
 
 def models_folder() -> Path:
-    """Where checkpoints are written: VCC_BENCH_MODELS, else memory with room for them, else build/.
+    """Where checkpoints and their store are: VCC_BENCH_MODELS, else memory with room for them, else
+    build/.
 
-    A file in memory is read as one in the page cache is.
+    A file in memory is read as one in the page cache is. Chosen once: what is written there takes
+    the room, and a process that chose anew would find another store, without any products.
     """
     if chosen := os.environ.get("VCC_BENCH_MODELS"):
         return Path(chosen)
-    memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2 * MODELS_BYTES
-    return memory / "vcc-gpu-models" if roomy else HERE.parents[2] / "build" / "gpu-models"
+    place = MEMORY / "vcc-gpu-models"
+    if not place.is_dir() and not _roomy():
+        place = HERE.parents[2] / "build" / "gpu-models"
+    place.mkdir(parents=True, exist_ok=True)
+    os.environ["VCC_BENCH_MODELS"] = str(place)  # of the processes that this one starts, too
+    return place
+
+
+def _roomy() -> bool:
+    return MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 2 * MODELS_BYTES
 
 
 def model(size: str) -> Path:

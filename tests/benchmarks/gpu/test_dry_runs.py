@@ -121,7 +121,9 @@ def test_weights_are_read_by_every_setting(bench: Bench) -> None:
     assert rows(bench.result("bench_weights", "weights", *words))["heavy modules imported"] == 0
 
 
-@pytest.mark.parametrize("script", ["bench_experts", "bench_norm_linear", "bench_ops"])
+@pytest.mark.parametrize(
+    "script", ["bench_experts", "bench_norm_linear", "bench_ops", "bench_scaled_mm"]
+)
 def test_scripts_that_need_torch_on_a_device_say_what_they_would_time(
     bench: Bench, script: str
 ) -> None:
@@ -131,6 +133,16 @@ def test_scripts_that_need_torch_on_a_device_say_what_they_would_time(
     if script == "bench_experts":
         assert found["ours"] <= 1e-5
         assert found["grouped"] <= 2e-2
+
+
+def test_every_benchmark_is_a_part_of_make_gpu_bench_and_says_what_it_takes(bench: Bench) -> None:
+    text = (HERE.parents[2] / "Makefile").read_text()
+    (line,) = [one for one in text.splitlines() if one.startswith("GPU_PARTS := ")]
+    scripts = {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")}
+    assert set(line.removeprefix("GPU_PARTS := ").split()) == scripts
+    for name in sorted(scripts):
+        done = bench.run(HERE / f"bench_{name}.py", "--help")
+        assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.slow

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import common
 import products
+import pytest
 
 
 def tune(**changes: Any) -> dict[str, Any]:
@@ -50,3 +53,23 @@ def test_where_every_choice_is_tritons_nothing_is_missed() -> None:
     lost = [{"route": "triton", "stored_ns": 4, "variant_ns": 3}]
     told = products.summary(tune(measured=lost))
     assert all(row.reached for row in products.served(told, {"1": {"triton": 129}}))
+
+
+@pytest.mark.parametrize("roomy", [True, False])
+def test_models_and_their_store_stay_where_they_are_when_room_becomes_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roomy: bool
+) -> None:
+    """What is written takes the room by which the place was chosen."""
+    free = 4 * common.MODELS_BYTES if roomy else 0
+    left = [SimpleNamespace(free=free), SimpleNamespace(free=0), SimpleNamespace(free=1 << 60)]
+    monkeypatch.setattr(common, "MEMORY", tmp_path)
+    monkeypatch.setattr(common, "HERE", tmp_path / "a" / "b" / "c" / "d")
+    monkeypatch.setattr(common.shutil, "disk_usage", lambda path: left.pop(0))
+    monkeypatch.delenv("VCC_BENCH_MODELS", raising=False)
+    first = common.models_folder()
+    assert first.is_relative_to(tmp_path / "vcc-gpu-models") == roomy
+    assert common.models_folder() == first
+    assert common.store()["VCC_CACHE_DIR"] == str(first / "store")
+    if roomy:  # and another benchmark, of another process
+        monkeypatch.delenv("VCC_BENCH_MODELS")
+        assert common.models_folder() == first
