@@ -132,10 +132,10 @@ ROPES_BY_LENGTH = ("dynamic", "longrope", "su")
 
 
 def _rope_kind(config: Config) -> str:
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(given, Mapping):
-        return ""
-    several = [one for one in given.values() if isinstance(one, Mapping)] or [given]
+    told = (config.get(name) for name in ("rope_parameters", "rope_scaling"))
+    given = [one for one in told if isinstance(one, Mapping)]
+    by_layer = [one for some in given for one in some.values() if isinstance(one, Mapping)]
+    several = [*given, *by_layer]
     kinds = [str(one.get("rope_type") or one.get("type") or "") for one in several]
     return next((kind for kind in kinds if kind in ROPES_BY_LENGTH), "")
 

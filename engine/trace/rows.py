@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from vcc.cache.errors import CompileError
+from vcc.cache.errors import ModelError
 from vcc.engine.torch_shim.nodes import (
     argument_names,
     call_arguments,
@@ -62,7 +62,7 @@ def refuse_mixed_rows(graph: Graph, positions: str) -> None:
         positions: the input that says where tokens are in their sequences.
 
     Raises:
-        CompileError: rows meet outside of attention, or the model numbers tokens itself.
+        ModelError: rows meet outside of attention, or the model numbers tokens itself.
     """
     live = _live(graph)
     for node in graph.nodes:
@@ -71,7 +71,7 @@ def refuse_mixed_rows(graph: Graph, positions: str) -> None:
                 raise _refused(node, why)
     given = next(n for n in graph.nodes if n.op == "placeholder" and n.name == positions)
     if given not in live:
-        raise CompileError(
+        raise ModelError(
             "the model does not ask where its tokens are",
             "nothing depends on their positions, so it numbers them itself or knows no order",
             "only models of transformers that take position_ids can be served in steps",
@@ -174,10 +174,10 @@ def _varies(size: Any) -> bool:
     return isinstance(size, torch.SymInt)
 
 
-def _refused(node: Node, why: str) -> CompileError:
+def _refused(node: Node, why: str) -> ModelError:
     trace = [line.strip() for line in (node.stack_trace or "").splitlines() if "File" in line]
     place = trace[-1] if trace else ""
-    return CompileError(
+    return ModelError(
         f"{overload_name(node.target)} lets tokens of several sequences meet",
         f"{why}{f', at {place}' if place else ''}; a step holds tokens of several sequences, and"
         " only attention may look from one at another",

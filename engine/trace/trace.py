@@ -62,8 +62,9 @@ def trace(request: TraceRequest) -> Traced:
 
     Raises:
         CompileError: the model cannot be traced, it assigns a buffer anew, a range came out
-            narrower than declared, a size depends on data, a constant has no data, an operator
-            reads what it writes, or rows that must stay apart meet.
+            narrower than declared, a size depends on data, a constant has no data, or an operator
+            reads what it writes.
+        ModelError: rows that must stay apart meet.
     """
     request = replace(request, axes=tuple(_traceable(axis) for axis in request.axes))
     dims: dict[str, Any] = {
