@@ -16,7 +16,9 @@ from vcc.engine.config.inductor_options import check_level
 from vcc.engine.config.modes import Backend, Platform
 from vcc.engine.config.op_names import bare_name
 from vcc.engine.models.bindings import check_number
+from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.lora.spec import check_not_recorded
+from vcc.engine.models.shapes import check_declared
 from vcc.engine.models.traced_keys import check_traced
 from vcc.engine.ops.backends import BACKENDS
 from vcc.engine.request import Settled
@@ -28,7 +30,7 @@ def check_request(settled: Settled) -> None:
     """Refuse a request that no build of its target can fulfil.
 
     Raises:
-        ModelError: a decoder whose bindings no manifest can hold.
+        ModelError: a decoder whose bindings no manifest can hold, a factory without inputs.
         ConfigError: a splitting op of vcc's that does not exist; on a GPU, no device profile, a
             model that is no decoder, or adapters in a recording.
         DeviceError: a CPU level that no code is made for.
@@ -36,6 +38,8 @@ def check_request(settled: Settled) -> None:
     request = settled.request
     if request.source.kind == "decoder":
         check_number(request.source.spec)
+    if type(request.source.factory) is FactoryRef and _makes_code(settled):
+        check_declared(request.source.shapes)
     check_traced(request.source, recorded=settled.resolved.artifact.needs_gpu)
     check_not_recorded(settled.model, recorded=settled.resolved.artifact.needs_gpu)
     known = own_operators()
@@ -70,7 +74,14 @@ def check_here(settled: Settled) -> tuple[str, ...]:
         from vcc.engine.torch_shim.inductor import check_options
 
         check_options(options)
-    return tuple(_open_cuts(settled))
+    return (*_own_code(settled), *_open_cuts(settled))
+
+
+def _own_code(settled: Settled) -> Iterator[str]:
+    """A module of the user's is not imported to answer a question."""
+    if type(settled.request.source.factory) is FactoryRef:
+        name = settled.request.source.name
+        yield f"a build finds out whether {name} gives a module: it runs code of yours"
 
 
 def check_recordable() -> None:
@@ -138,8 +149,11 @@ def _runs_code(settled: Settled) -> bool:
     return bool(settled.request.source.kind != "decoder" or config.user_passes or ops.layers)
 
 
+def _makes_code(settled: Settled) -> bool:
+    """Whether code is made of a trace; a recording takes what runs."""
+    rule = settled.resolved.artifact
+    return not rule.needs_gpu and bool({Content.PIECES, Content.CUBINS} & set(rule.holds))
+
+
 def _calls_inductor(settled: Settled) -> bool:
-    """Whether Inductor makes code that is stored; a recording takes what runs."""
-    rule, backend = settled.resolved.artifact, settled.resolved.config.backend
-    made = not rule.needs_gpu and {Content.PIECES, Content.CUBINS} & set(rule.holds)
-    return bool(made) and backend is not Backend.EAGER
+    return _makes_code(settled) and settled.resolved.config.backend is not Backend.EAGER

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.models.tensor_info import SIZES
 
 LARGEST = 2**31 - 1
@@ -122,3 +122,17 @@ def _malformed(text: str, why: str) -> UsageError:
     return UsageError(
         f"--shape {text!r:.80} cannot be read", why, "write name=8x128, or name=1-8x128 for a range"
     )
+
+
+def check_declared(shapes: Sequence[InputShape]) -> None:
+    """Refuse to trace a factory's module whose inputs nobody declared.
+
+    Raises:
+        ModelError: there are none.
+    """
+    if not shapes:
+        raise ModelError(
+            "the module's inputs are not declared",
+            "their shapes cannot be guessed",
+            "name each: --shape x=8x128, or a range --shape x=1-8x128",
+        )

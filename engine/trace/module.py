@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from vcc.cache.errors import ModelError
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.models.shapes import Dim, InputShape
+from vcc.engine.models.shapes import Dim, InputShape, check_declared
 from vcc.engine.trace.trace import Axis, TraceRequest
 
 
@@ -30,12 +29,7 @@ def module_trace(
     Raises:
         ModelError: no input shape is declared.
     """
-    if not shapes:
-        raise ModelError(
-            "the module's inputs are not declared",
-            "their shapes cannot be guessed",
-            "name each: --shape x=8x128, or a range --shape x=1-8x128",
-        )
+    check_declared(shapes)
     module = module.to(dtype)
     axes, dynamic = axes_of(shapes)
     arguments = {s.name: example_of(s, dtype) for s in shapes}

@@ -83,12 +83,12 @@ REFUSED = {
     "a level without code": (3, ("--target", "cpu:x86-64-v2")),
     "a GPU that is not there": (3, ("--target", "sm_90", "--compile", "none")),
     "an unknown GPU": (2, ("--target", "sm_70")),
-    "a splitting op of ours": (2, CONFIG + ('{"splitting_ops": ["vcc::paged_atention"]}',)),
-    "a splitting op of torch's": (2, CONFIG + ('{"splitting_ops": ["aten::gelo"]}',)),
-    "a splitting op of nobody's": (2, CONFIG + ('{"splitting_ops": ["mine::op"]}',)),
-    "an option of Inductor": (2, CONFIG + ('{"inductor_config": {"max_autotun": true}}',)),
-    "a pass": (2, CONFIG + ('{"user_passes": ["nowhere:PASS"]}',)),
-    "a back end": (2, CONFIG + ('{"custom_ops": ["+rms_norm:hip"]}',)),
+    "a splitting op of ours": (2, (*CONFIG, '{"splitting_ops": ["vcc::paged_atention"]}')),
+    "a splitting op of torch's": (2, (*CONFIG, '{"splitting_ops": ["aten::gelo"]}')),
+    "a splitting op of nobody's": (2, (*CONFIG, '{"splitting_ops": ["mine::op"]}')),
+    "an option of Inductor": (2, (*CONFIG, '{"inductor_config": {"max_autotun": true}}')),
+    "a pass": (2, (*CONFIG, '{"user_passes": ["nowhere:PASS"]}')),
+    "a back end": (2, (*CONFIG, '{"custom_ops": ["+rms_norm:hip"]}')),
 }
 
 

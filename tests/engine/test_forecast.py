@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.key_artifacts import asked, model_with, publish, with_code
 
-from vcc.cache.errors import ConfigError, DeviceError
+from vcc.cache.errors import ConfigError, DeviceError, ModelError
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
 from vcc.engine.forecast import Forecast, Work, forecast
@@ -125,7 +125,7 @@ def test_builds_for_another_platform_or_mode_are_no_history(store: Store) -> Non
 
 
 def test_a_mode_that_stores_nothing_is_refused(store: Store) -> None:
-    with pytest.raises(ConfigError, match="stock torch.compile"):
+    with pytest.raises(ConfigError, match=r"stock torch\.compile"):
         forecast(asked(config={"mode": "stock"}), store)
 
 
@@ -138,8 +138,11 @@ def test_what_a_build_would_find_out_is_told(
     source = open_source("own_ops:make", shapes=("x=1-8",))
     found = forecast(asked(source=source, config={"splitting_ops": ["my::op"]}), store)
     assert found.notes == (
+        "a build finds out whether own_ops:make gives a module: it runs code of yours",
         "a build finds out whether splitting op my::op exists: it runs code of yours",
     )
+    with pytest.raises(ModelError, match="inputs are not declared"):
+        forecast(asked(source=open_source("own_ops:make")), store)
     assert forecast(asked(config={"splitting_ops": ["aten::mm"]}), store).notes == ()
 
 
