@@ -24,8 +24,16 @@ SIZES: tuple[tuple[int, int, int, int, tuple[int, ...]], ...] = (
 """Rows, slots, rank, width of a row, and of each part of the result."""
 
 
-def check(dtype: torch.dtype) -> None:
+def check(dtype: torch.dtype, device: str = "cpu") -> None:
     """Every size, with rows of each slot and of none; a row of none keeps its bits."""
+    torch.set_default_device(device)
+    try:
+        _check(dtype)
+    finally:
+        torch.set_default_device(None)
+
+
+def _check(dtype: torch.dtype) -> None:
     for tokens, count, rank, inner, widths in SIZES:
         parts, outer = len(widths), sum(widths)
         x, y = torch.randn(tokens, inner).to(dtype), torch.randn(tokens, outer).to(dtype)
