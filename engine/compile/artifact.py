@@ -19,6 +19,7 @@ from vcc.engine.config.resolved import Reason
 from vcc.engine.config.types import CompilationConfig
 from vcc.engine.config.uncut import without_cuts
 from vcc.engine.models.factory import LiveRef
+from vcc.engine.models.quant.told import quant_rows
 from vcc.engine.models.traced_keys import binding_info, is_traced
 from vcc.engine.op_routes import op_routes
 from vcc.engine.request import Settled, request_pairs
@@ -114,7 +115,7 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         "identity": dict(source.model_key()),
         "parameters": source.parameters,
         **_said_of_config(settled, made.info),
-        "ops": [one.as_dict() for one in op_routes(settled)],
+        "ops": [*(one.as_dict() for one in op_routes(settled)), *_quantised(settled)],
         "stages": {name: round(seconds, 3) for name, seconds in stages.items()},
         "passes": [],
         "pieces": [],
@@ -127,6 +128,11 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
         if isinstance(source.factory, LiveRef):
             info |= source.factory.held.told
     return info
+
+
+def _quantised(settled: Settled) -> list[dict[str, Any]]:
+    source, platform = settled.request.source, settled.request.target.platform
+    return quant_rows(source.spec.quant if source.kind == "decoder" else None, platform)
 
 
 def replan(manifest: Manifest, settled: Settled) -> Manifest:

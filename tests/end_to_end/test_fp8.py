@@ -42,6 +42,8 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
     store = Store.open(tmp_path / "store")
     info = built(asked, store).loaded.manifest
     assert json.loads(dict(info.request)["model.quantisation"]) in ("compressed-tensors", "fp8")
+    told = next(row for row in info.info["ops"] if row["op"] == "scaled_linear")
+    assert told["reason"].startswith("fp8 (")
     fired = {one["name"] for one in info.info["passes"] if one["matches"]}
     assert form == "plain" or fired >= FIRES
     first = logits(asked, store)
