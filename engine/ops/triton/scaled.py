@@ -33,6 +33,7 @@ def _tile(
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
     """One tile of the result: columns of weights are the left operand, rows the right one."""
     column = column_tile * TILE_COLUMNS + tl.arange(0, TILE_COLUMNS)
@@ -45,7 +46,7 @@ def _tile(
     right = x + source[:, None] * DEPTH + inner[None, :]
     total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
-    for at in range(across):
+    for at in tl.range(across, num_stages=STAGES):
         if DEPTH % BLOCK == 0:
             w, a = tl.load(left + at * BLOCK), tl.load(right + at * BLOCK)
         else:
@@ -74,13 +75,14 @@ def scaled_linear(
     x, weight, x_scale, w_scale, bias, out, rows,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
-    FEW: tl.constexpr, FEW_COLUMNS: tl.constexpr, TILE_ROWS: tl.constexpr,
-    TILE_COLUMNS: tl.constexpr, BAND: tl.constexpr,
+    FEW: tl.constexpr, FEW_COLUMNS: tl.constexpr, FEW_STAGES: tl.constexpr,
+    TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr, STAGES: tl.constexpr, BAND: tl.constexpr,
 ):  # fmt: skip
     """out [rows, COLUMNS] = (x [rows, DEPTH] * x_scale) @ (weight [COLUMNS, DEPTH] * w_scale).T.
 
     Up to FEW rows a program has FEW_COLUMNS columns of all rows; above, tiles of TILE_ROWS rows and
     TILE_COLUMNS columns, BAND tiles of rows together, so that they share weights in the L2 cache.
+    Few rows are memory traffic and have FEW_STAGES loads in flight; many have STAGES.
     Grid: the programs of either way, whichever are more; those that are left over end at once.
     MOVING 0: one scale of x; 1: one a row; 2: one a block, of both. PARTS ranges of columns begin
     at 0, FIRST and SECOND; 0 means a scale for each column.
@@ -90,7 +92,8 @@ def scaled_linear(
         if program * FEW_COLUMNS < COLUMNS:
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, program, 0,
-                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK, FEW, FEW_COLUMNS,
+                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
+                FEW, FEW_COLUMNS, FEW_STAGES,
             )  # fmt: skip
     else:
         across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
@@ -103,5 +106,5 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                TILE_ROWS, TILE_COLUMNS,
+                TILE_ROWS, TILE_COLUMNS, STAGES,
             )  # fmt: skip

@@ -17,9 +17,13 @@ Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
 
 TILES = {
-    "FEW": 64, "FEW_COLUMNS": 64, "TILE_ROWS": 128, "TILE_COLUMNS": 128, "BAND": 8,
+    "FEW": 64, "FEW_COLUMNS": 64, "FEW_STAGES": 6,
+    "TILE_ROWS": 128, "TILE_COLUMNS": 128, "STAGES": 3, "BAND": 8,
 }  # fmt: skip
 """First choices; tests/benchmarks/gpu/bench_scaled_mm.py measures them on a device."""
+
+WARPS = 8
+"""With half as many the sums of a block and of all blocks do not fit into registers."""
 
 MOST_RANGES = 3
 """Of columns with a scale each: queries, keys and values."""
@@ -63,5 +67,6 @@ def scaled_linear(
         HAS_BIAS=bias is not None,
         BLOCK=BLOCK,
         **TILES,
+        num_warps=WARPS,
     )
     return out
