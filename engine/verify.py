@@ -17,6 +17,7 @@ from vcc.engine.graphs.program_check import decode as decode_program
 from vcc.engine.graphs.table.decode import decode as decode_table
 from vcc.engine.graphs.table.layout import DTYPES, MOST_SHARED
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Role
+from vcc.engine.models.lora.spec import A, B
 from vcc.engine.verify_ranges import check_ranges
 
 REGISTERS = 65536
@@ -137,7 +138,8 @@ def _check_tensors(
     bindings = loaded.manifest.info.get("bindings")  # a plain module has none
     bound = bindings if isinstance(bindings, dict) else None
     for tensor in found.tensors:
-        if tensor.role is Role.WEIGHT and bound is not None and tensor.target not in bound:
+        weight = tensor.role is Role.WEIGHT and not _is_adapters(tensor.target, loaded)
+        if weight and bound is not None and tensor.target not in bound:
             raise _refused(f"weight {tensor.target} of {table} has no binding", "")
         if tensor.role is Role.CONSTANT:
             data = blobs.get(CONSTANT + tensor.target)
@@ -145,6 +147,13 @@ def _check_tensors(
             if data is None or len(data) != size:
                 have = "it is missing" if data is None else f"it has {len(data)}"
                 raise _refused(f"constant {tensor.target} of {table} needs {size} bytes", have)
+
+
+def _is_adapters(target: str, loaded: Loaded) -> bool:
+    """Whether a weight is written when adapters are loaded: no checkpoint holds it."""
+    model = loaded.manifest.info.get("model")
+    adapted = isinstance(model, dict) and model.get("enable_lora") is True
+    return adapted and target.rpartition(".")[2] in (A, B)
 
 
 def _pieces(loaded: Loaded, blobs: Mapping[str, bytes]) -> dict[str, int]:

@@ -148,6 +148,18 @@ def test_a_weight_without_a_binding_is_named(vcc, own_store):
     assert "weight model.w of table/step has no binding" in done.err
 
 
+@pytest.mark.parametrize(("model", "whole"), [({"enable_lora": True}, True), ({}, False)])
+def test_matrices_of_adapters_are_bound_to_no_checkpoint(vcc, own_store, model, whole):
+    table, blobs = table_and_blobs()
+    tensors = tuple(
+        replace(one, target="q_proj.lora_a") if one.target == "model.w" else one
+        for one in table.tensors
+    )
+    blobs |= {"table/step": encode(replace(table, tensors=tensors))}
+    publish(Store.open(None), blobs, info={"bindings": {}, "model": model})
+    assert (vcc("verify", "demo").code == 0) is whole
+
+
 def test_another_loaders_artifact_has_its_bytes_checked(vcc, engine):
     vcc("compile", "demo")
     assert "whole: 2 blobs" in vcc("verify", "demo").out
