@@ -20,7 +20,8 @@ OWN_KERNELS = frozenset(
         *("rotary_embedding", "sample_choose", "sample_gather", "sample_levels", "sample_scan"),
         *("silu_and_mul", "gated", "gated_quant", "norm_quant", "rms_norm_linear"),
         *("qk_norm_rope", "rope_kv_write", "topk_softmax"),
-        *("expert_down", "expert_sum", "expert_tiles", "expert_up"),
+        *("expert_down", "expert_sum", "expert_tiles", "expert_up", "topk_sigmoid"),
+        *("lora_expand", "lora_shrink", "scaled_linear"),
     }
 )
 """Triton kernels of vcc's own operators."""
