@@ -61,7 +61,7 @@ class Bench:
             cwd=HERE,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=540,
             check=False,
         )
 
