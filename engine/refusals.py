@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from vcc.cache.errors import ConfigError, DeviceError
+from vcc.cache.errors import ConfigError, DeviceError, UsageError
 from vcc.engine.compile.versions import has_torch
 from vcc.engine.config.artifacts import Content
 from vcc.engine.config.inductor_options import check_level
@@ -94,7 +94,7 @@ def check_recordable() -> None:
 
     try:
         open_device()
-    except DeviceError as error:
+    except (DeviceError, UsageError) as error:  # the latter: this process has another driver
         raise no_recording(str(error)) from error
 
 

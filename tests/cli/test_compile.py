@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-CONFIG = ("--compilation-config",)
+CONFIG = ("--target", "cpu", "--compilation-config")
 
 
 def test_builds_and_stores(vcc, engine):
@@ -81,7 +83,6 @@ def test_dry_run_prints_reasons_and_builds_nothing(vcc, engine, own_store):
 REFUSED = {
     "a mode without stored code": (2, ("--compile", "stock")),
     "a level without code": (3, ("--target", "cpu:x86-64-v2")),
-    "a GPU that is not there": (3, ("--target", "sm_90", "--compile", "none")),
     "an unknown GPU": (2, ("--target", "sm_70")),
     "a splitting op of ours": (2, (*CONFIG, '{"splitting_ops": ["vcc::paged_atention"]}')),
     "a splitting op of torch's": (2, (*CONFIG, '{"splitting_ops": ["aten::gelo"]}')),
@@ -100,6 +101,20 @@ def test_dry_run_refuses_what_a_build_refuses_before_its_trace(vcc, code, words)
     assert (dry.code, real.code) == (code, code), (dry.out, real.out)
     told = [{**done.json["error"], "hint": ""} for done in (dry, real)]
     assert told[0] == told[1]
+
+
+def test_dry_run_refuses_a_recording_where_there_is_no_gpu(spawn, monkeypatch, tmp_path):
+    """In processes of their own: this one may have opened a driver."""
+    monkeypatch.setenv("VCC_LIBCUDA", str(tmp_path / "libcuda.so.1"))
+    words = ("compile", "demo", "--target", "sm_90", "--compile", "none", "--json")
+    found = []
+    for more in ((), ("--dry-run",)):
+        process = spawn(*words, *more)
+        out, err = process.communicate()
+        assert process.returncode == 3, err
+        found.append(json.loads(out)["error"])
+    assert found[0] == found[1]
+    assert found[0]["what"] == "graphs can only be recorded on a GPU"
 
 
 def test_a_splitting_op_that_is_misspelt_has_a_hint(vcc):
