@@ -13,7 +13,7 @@ import pytest
 import torch
 from support.flow import Forcer, ask, booted, built, draw_prompts, force
 from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
-from support.numbers import assert_low_precision
+from support.numbers import assert_quantised
 from torch import Tensor
 
 from vcc.cache.store import Store
@@ -53,7 +53,7 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
         torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
         for dtype in (torch.float32, torch.bfloat16)
     )
-    assert_low_precision(first, reference, peer)
+    assert_quantised(first, reference, peer)
 
 
 def logits(asked: Any, store: Store) -> Tensor:

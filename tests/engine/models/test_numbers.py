@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.numbers import assert_fp32_close, assert_low_precision
+from support.numbers import assert_fp32_close, assert_low_precision, assert_quantised
 
 REFERENCE = torch.tensor([[1.0, 5.0, -10.0], [3.0, 2.0, 0.0]])
 
@@ -49,3 +49,18 @@ def test_low_precision_wants_the_best_token_where_the_lead_is_clear() -> None:
     near[0, [0, 1]] = torch.tensor([0.7, 0.6])
     with pytest.raises(AssertionError, match="other tokens"):
         assert_low_precision(near, reference, peer)
+
+
+def test_one_value_in_a_thousand_may_be_far_off_where_activations_are_quantised() -> None:
+    torch.manual_seed(0)
+    reference = torch.randn(40, 100)
+    peer = reference + 0.1 * torch.randn(40, 100)
+    actual = reference + 0.1 * torch.randn(40, 100)
+    actual[3, 7] += 0.6
+    assert_quantised(actual, reference, peer)
+    with pytest.raises(AssertionError, match="maximum"):
+        assert_low_precision(actual, reference, peer)
+    with pytest.raises(AssertionError, match="one in a thousand"):
+        assert_quantised(actual + (torch.rand(40, 100) < 0.004) * 0.6, reference, peer)
+    with pytest.raises(AssertionError, match="rms"):
+        assert_quantised(reference + 1.4 * (actual - reference), reference, peer)

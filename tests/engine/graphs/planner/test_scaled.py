@@ -9,6 +9,7 @@ import torch
 from support.cuda_child import SM_90, in_a_gpu_build
 
 from vcc.engine.graphs.planner.pieces import compile_piece
+from vcc.engine.ops.triton.wrapped_scaled import WARPS
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
 
 
@@ -45,12 +46,13 @@ def test_a_seam_is_fused_quantisations_and_four_products(layout: str) -> None:
         traced = apply(trace(request), PASSES, context).traced
         seam = split(traced, DEFAULT_SPLITTING_OPS, ()).unique[1]
         made = compile_piece(seam, SM_90, cuda_options({}), strided=range(9))
-        return [work.kernel.function for work in made.work if not hasattr(work, "dtype")], len(
-            made.work
-        )
+        kernels = [work.kernel for work in made.work if not hasattr(work, "dtype")]
+        warps = {one.warps for one in kernels if one.function == "scaled_linear"}
+        return [one.function for one in kernels], len(made.work), list(warps)
 
-    names, count = in_a_gpu_build(body)
+    names, count, warps = in_a_gpu_build(body)
     assert count == len(names)
+    assert warps == [WARPS]
     assert names.count("scaled_linear") == 4
     assert names.count("norm_quant") == 2
     assert names.count("gated_quant") == 1

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from support.eager_step import EagerStepper, load_decoder, run_in_steps
 from support.fp8_checkpoints import LAYOUTS, fp8_logits, make_fp8_checkpoint
-from support.numbers import assert_low_precision
+from support.numbers import assert_quantised
 
 PROMPTS = (1, 17, 200)
 
@@ -31,18 +31,9 @@ def logits(directory: Path, dtype: str) -> dict[int, torch.Tensor]:
 
 
 CELLS = [(arch, layout) for layout in LAYOUTS for arch in ("llama", "qwen3")]
-SHORT = ("tensor-static", "channel-token", "block", "fp8-block")
 
 
-def cells(*names: str) -> list[object]:
-    slow = pytest.mark.slow
-    return [
-        pytest.param(arch, layout, marks=() if layout in names and arch == "llama" else slow)
-        for arch, layout in CELLS
-    ]
-
-
-@pytest.mark.parametrize(("arch", "layout"), cells(*SHORT))
+@pytest.mark.parametrize(("arch", "layout"), CELLS)
 def test_bf16_error_is_within_that_of_the_same_quantisation(
     arch: str, layout: str, tmp_path: Path
 ) -> None:
@@ -52,10 +43,10 @@ def test_bf16_error_is_within_that_of_the_same_quantisation(
         torch.cat([fp8_logits(directory, layout, p, dtype) for p in prompts().values()])
         for dtype in (torch.float32, torch.bfloat16)
     )
-    assert_low_precision(torch.cat([found[n] for n in PROMPTS]), reference, peer)
+    assert_quantised(torch.cat([found[n] for n in PROMPTS]), reference, peer)
 
 
-@pytest.mark.parametrize(("arch", "layout"), cells("channel-static"))
+@pytest.mark.parametrize(("arch", "layout"), CELLS)
 def test_fp32_error_is_within_that_of_the_same_quantisation(
     arch: str, layout: str, tmp_path: Path
 ) -> None:
@@ -66,7 +57,7 @@ def test_fp32_error_is_within_that_of_the_same_quantisation(
         torch.cat([fp8_logits(directory, layout, p, dtype) for p in prompts().values()])
         for dtype in (torch.float32, torch.bfloat16)
     )
-    assert_low_precision(torch.cat([found[n] for n in PROMPTS]), reference, peer)
+    assert_quantised(torch.cat([found[n] for n in PROMPTS]), reference, peer)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -98,4 +89,4 @@ def test_other_families_keep_to_the_rule(arch: str, tmp_path: Path) -> None:
     reference, peer = (
         fp8_logits(directory, layout, ids, dtype) for dtype in (torch.float32, torch.bfloat16)
     )
-    assert_low_precision(found, reference, peer)
+    assert_quantised(found, reference, peer)
