@@ -65,7 +65,8 @@ def _merge_slices(graph: Graph) -> tuple[int, list[str]]:
             groups.setdefault((source, dim), []).append((piece, node))
     matches, refused = 0, []
     for (_, dim), cuts in groups.items():
-        source = cuts[0][1].args[0]  # may itself have been a slice that became a part of a split
+        # The source may itself have been a slice that became a part of a split.
+        source = cuts[0][1].all_input_nodes[0]
         pieces = [piece for piece, _ in cuts]
         gap = _gap(sorted(pieces), int(value(source).shape[dim]))
         if len(pieces) > 1 and gap:
