@@ -12,6 +12,9 @@ from vcc.cli.console import out, out_json
 if TYPE_CHECKING:
     from vcc.engine.models.listing import Listed
 
+OTHERS = """other decoders, encoders and vision models
+  traced from the model that transformers has of them: pip install 'vcc[hf]'"""
+
 WIDTH = 96
 """Columns that the lines of an architecture are folded at."""
 
@@ -31,6 +34,7 @@ def list_models(context: typer.Context, wanted: bool) -> None:
         out_json({"models": [one.as_dict() for one in supported()], "refused": refused_by_name()})
     else:
         out("\n".join(_text(one) for one in supported()))
+        out(f"\n{OTHERS}")
         out("\nrefused by name")
         out("\n".join(f"  {name}: {why}" for name, why in refused_by_name().items()))
     raise typer.Exit

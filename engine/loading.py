@@ -241,5 +241,5 @@ def _check_decoder(source: Source) -> None:
         raise UsageError(
             f"{source.name} is a plain module",
             "vcc.load boots decoders, which run in steps",
-            "vcc.compile(module) makes a callable of it",
+            "vcc.load_forward makes a callable of it; vcc.compile(module) one of a module at hand",
         )

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from logging import ERROR
 from typing import Any, cast
 
 import torch
@@ -100,7 +101,7 @@ def _told_here() -> Iterator[None]:
     from transformers.utils import logging
 
     before = logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity(ERROR)
     try:
         yield
     finally:

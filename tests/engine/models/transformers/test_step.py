@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 import torch
-import transformers
-from support.checkpoints import SIZES
-from support.traced_checkpoints import FAMILIES
+from support.traced_checkpoints import config_of
+from support.traced_reference import PAGE, rewritten, row
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
@@ -24,16 +22,6 @@ CUTS = ("vcc::kv_write", "vcc::paged_attention")
 SHAPE = StepShape(max_tokens=64, max_seqs=8, block_size=16, max_blocks_per_seq=32)
 
 
-def config_of(architecture: str, **fields: Any) -> dict[str, Any]:
-    """A config as transformers writes it."""
-    kind = getattr(transformers, architecture)
-    known = kind.config_class()
-    own = {**SIZES, **FAMILIES.get(architecture, {}), **fields}
-    own = {name: value for name, value in own.items() if hasattr(known, name)}
-    text = kind.config_class(**own).to_json_string(use_diff=True)
-    return {**json.loads(text), "architectures": [architecture]}
-
-
 def pieces(config: dict[str, Any]) -> int:
     load_ops()
     request = decoder_trace(spec_of(config), torch.float32, OpChoice(), SHAPE)
@@ -42,8 +30,7 @@ def pieces(config: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("architecture", ["OPTForCausalLM", "GPTNeoXForCausalLM"])
 def test_unique_pieces_do_not_grow_with_depth(architecture: str) -> None:
-    kv = {"num_key_value_heads": 4}
-    found = [pieces(config_of(architecture, num_hidden_layers=n, **kv)) for n in (2, 6)]
+    found = [pieces(config_of(architecture, num_hidden_layers=layers)) for layers in (2, 6)]
     assert found == [3, 3]
 
 
@@ -52,7 +39,7 @@ REFUSED = {
     "BloomForCausalLM": ({"max_position_embeddings": 64}, "attention of its own"),
     "FalconForCausalLM": ({}, "attention of its own"),
     "DiffLlamaForCausalLM": ({}, "not every layer"),
-    "BertLMHeadModel": ({"num_key_value_heads": 4}, "a mask of its own"),
+    "BertLMHeadModel": ({}, "a mask of its own"),
 }
 
 
@@ -100,3 +87,14 @@ def test_experts_are_bound_in_a_line_a_layer() -> None:
     text = str(found["model.model.layers.1.mlp.experts.gate_up_proj"])
     gate, up = (f'tensor("model.layers.1.mlp.experts.*.{n}_proj.weight")' for n in ("gate", "up"))
     assert text == f"stack(cat({gate}, {up}), 0:6)"
+
+
+def test_the_page_has_the_pieces_of_a_family() -> None:
+    """`PYTHONPATH=tests python -m support.traced_reference` writes the table anew."""
+    assert row("GPT2LMHeadModel") in PAGE.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.slow
+def test_the_page_has_the_pieces_of_all_families() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert rewritten(text) == text

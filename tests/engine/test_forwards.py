@@ -1,0 +1,69 @@
+"""load_forward: a directory or a factory as a function of tensors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.checkpoints import write_redrawn
+
+import vcc
+from vcc.cache.errors import MissingArtifact, UsageError
+
+EAGER = {"backend": "eager"}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import BertConfig, BertModel
+
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = BertConfig(**sizes, intermediate_size=64, vocab_size=160, max_position_embeddings=64)
+    return write_redrawn(tmp_path_factory.mktemp("bert"), BertModel(config))
+
+
+def test_an_encoder_is_built_once_and_boots_warm_by_its_default_inputs(
+    encoder: Path, tmp_path: Path
+) -> None:
+    from transformers import BertModel
+
+    vcc.load_forward(str(encoder), cache_dir=tmp_path, compilation=EAGER)
+    warm = vcc.load_forward(
+        str(encoder), cache_dir=tmp_path, compilation=EAGER, require_warm=True, golden="all"
+    )
+    assert warm.counters.as_dict()["compiles"] == 0
+    assert [str(one) for one in warm.source.shapes] == [
+        f"{name}=B@1-8xS@1-64:int64" for name in ("input_ids", "attention_mask", "token_type_ids")
+    ]
+    ids = torch.randint(4, 160, (2, 9), generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(ids)
+    mask[1, 5:] = 0
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+    model = BertModel.from_pretrained(encoder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        wanted = model(**inputs)
+    found = warm(inputs)
+    assert (found["output_0"] - wanted.last_hidden_state).abs().max() < 1e-5
+    assert (found["output_1"] - wanted.pooler_output).abs().max() < 1e-5
+
+
+def test_declared_inputs_are_used_and_make_another_request(encoder: Path, tmp_path: Path) -> None:
+    shapes = ["input_ids=2x7:int64"]
+    given = {"cache_dir": tmp_path, "compilation": EAGER}
+    one = vcc.load_forward(str(encoder), shapes=shapes, **given)
+    assert sorted(one({"input_ids": torch.full((2, 7), 5)})) == ["output_0", "output_1"]
+    with pytest.raises(MissingArtifact):
+        vcc.load_forward(str(encoder), require_warm=True, **given)
+
+
+def test_an_input_that_the_model_does_not_have_is_named(encoder: Path, tmp_path: Path) -> None:
+    with pytest.raises(vcc.VccError, match="BertModel has no input pixels") as caught:
+        vcc.load_forward(str(encoder), shapes=["pixels=1x3"], cache_dir=tmp_path)
+    assert "input_ids" in caught.value.why
+
+
+def test_a_decoder_is_told_how_it_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="demo is a decoder") as caught:
+        vcc.load_forward("demo", cache_dir=tmp_path)
+    assert caught.value.hint == 'vcc.load("demo")'
