@@ -102,12 +102,12 @@ def test_a_qwen3_step_is_the_models_from_the_build_to_the_answer(tmp_path: Path)
 
 def test_every_table_of_a_step_with_ranges_is_checked_by_value(tmp_path: Path) -> None:
     """Steps of each, over one memory: what one writes into the cache, the next one reads."""
-    config = json.dumps({"compile_ranges": [2, 8], "compile_sizes": [4]})
+    config = json.dumps({"compile_ranges": [2], "compile_sizes": [4]})
     settled = request(tmp_path / "model", "qwen3", layers=1, config=config)
     found = interpret(settled, Store.open(tmp_path / "store"), (), NullEvents())
     steps = {(one.graph, one.tokens) for one in found.outcome.steps}
     alone = {("mixed", 1), ("decode", 1), ("mixed", 3), ("decode", 3), ("mixed", 4), ("decode", 4)}
-    assert alone | {("mixed", 9)} <= steps, "each table, and where it can, in pure decode"
+    assert alone <= steps, "each table, in pure decode and in other steps"
     assert max(one.error for one in found.outcome.steps) < 1e-5
 
 
