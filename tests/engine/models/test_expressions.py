@@ -10,6 +10,7 @@ from vcc.cache.errors import IntegrityError
 from vcc.engine.models.expressions import (
     Binding,
     Cat,
+    Flat,
     FromTensor,
     Rows,
     Stack,
@@ -29,6 +30,7 @@ def _grow(inner: st.SearchStrategy[Binding]) -> st.SearchStrategy[Binding]:
         st.builds(Cat, parts)
         | st.builds(Stack, parts)
         | st.builds(Transpose, inner)
+        | st.builds(Flat, inner)
         | rows.map(lambda row: Rows(row[0], row[1], row[1] + row[2]))
     )
 
@@ -42,6 +44,7 @@ def test_the_text_form_is_stable() -> None:
     fused = Cat((FromTensor("q"), Rows(FromTensor("kv"), 0, 64), Transpose(Tied("embed.weight"))))
     text = 'cat(tensor("q"), rows(tensor("kv"), 0:64), transpose(tied("embed.weight")))'
     assert str(fused) == text
+    assert str(Cat((Flat(FromTensor("a")),))) == 'cat(flat(tensor("a")))'
 
 
 @pytest.mark.parametrize(

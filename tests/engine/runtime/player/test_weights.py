@@ -11,12 +11,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from support.fake_cuda import Fake
+from support.fp8_checkpoints import make_fp8_checkpoint
 from support.weight_cases import BINDINGS, at, checkpoint, homes, size_of
 
 from vcc.cache.errors import DeviceError, IntegrityError, ModelError
-from vcc.engine.models.bindings import EMBED, HEAD
+from vcc.engine.models.bindings import EMBED, HEAD, bindings_of, parameter_dtypes
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.expressions import FromTensor, Tied, Transpose
+from vcc.engine.models.source import open_source
 from vcc.engine.models.weights import load_weights
 from vcc.engine.native import functions
 from vcc.engine.runtime.player.weight_plan import Home, WeightPlan, plan_weights
@@ -80,6 +82,26 @@ def test_every_form_of_binding_arrives(
     region = upload(device, plan, size_of(places), slot_bytes=slot, readers=3)
     for home in places:
         assert torch.equal(at(region, home), values[home.name]), home.name
+
+
+@pytest.mark.parametrize("layout", ["tensor-static", "channel-token", "fp8-block"])
+def test_fp8_weights_arrive_as_they_are_and_scales_in_fp32(
+    device: Device, tmp_path: Path, layout: str
+) -> None:
+    make_fp8_checkpoint(tmp_path, "llama", layout, scale_dtype=torch.bfloat16)
+    source = open_source(str(tmp_path))
+    bindings = bindings_of(source.spec)
+    dtypes = {name: getattr(torch, one) for name, one in parameter_dtypes(source.spec).items()}
+    values, _ = load_weights(bindings, source.tensors, torch.bfloat16, dtypes)
+    places = homes(values, bindings)
+    plan = plan_weights(places, bindings, source.tensors, {})
+    region = upload(device, plan, size_of(places))
+    for home in places:
+        found, right = at(region, home), values[home.name]
+        assert found.dtype == right.dtype
+        assert torch.equal(found.view(torch.uint8), right.contiguous().view(torch.uint8)), home.name
+    kinds = {home.dtype for home in places}
+    assert kinds == {"float8_e4m3fn", "float32", "bfloat16"}
 
 
 EDGES = [
