@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from vcc.engine.models.checkpoint_forward import forward_entries
 from vcc.engine.models.remote_code import code_digest
-
-if TYPE_CHECKING:
-    from vcc.engine.models.source import Source
+from vcc.engine.models.shapes import InputShape
 
 
-def module_entries(source: Source) -> tuple[tuple[str, str], ...]:
+class ModuleSource(Protocol):
+    """As much of a source as identifies its module; see `Source`."""
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether it is a directory that transformers makes a forward of."""
+
+    @property
+    def factory(self) -> object:
+        """What makes the module."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The directory's."""
+
+    @property
+    def shapes(self) -> tuple[InputShape, ...]:
+        """Of the inputs."""
+
+    @property
+    def code(self) -> tuple[tuple[str, str], ...]:
+        """Names and digests of its sources."""
+
+    @property
+    def state(self) -> tuple[tuple[str, str], ...]:
+        """Labels and texts of what it was made with."""
+
+
+def module_entries(source: ModuleSource) -> tuple[tuple[str, str], ...]:
     """Labels and texts that identify the module in a request."""
     if source.is_checkpoint:
         code = (("model.remote_code", code_digest(source.code)),) if source.code else ()
