@@ -18,6 +18,7 @@ from vcc.engine.config.op_names import bare_name
 from vcc.engine.models.bindings import check_number
 from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.lora.spec import check_not_recorded
+from vcc.engine.models.quant.target import check_compiled
 from vcc.engine.models.shapes import check_declared
 from vcc.engine.models.traced_keys import check_traced
 from vcc.engine.ops.backends import BACKENDS
@@ -32,7 +33,7 @@ def check_request(settled: Settled) -> None:
     Raises:
         ModelError: a decoder whose bindings no manifest can hold, a factory without inputs.
         ConfigError: a splitting op of vcc's that does not exist; on a GPU, no device profile, a
-            model that is no decoder, or adapters in a recording.
+            model that is no decoder, or adapters or fp8 weights in a recording.
         DeviceError: a CPU level that no code is made for.
     """
     request = settled.request
@@ -41,7 +42,10 @@ def check_request(settled: Settled) -> None:
     if type(request.source.factory) is FactoryRef and _makes_code(settled):
         check_declared(request.source.shapes)
     check_traced(request.source, recorded=settled.resolved.artifact.needs_gpu)
-    check_not_recorded(settled.model, recorded=settled.resolved.artifact.needs_gpu)
+    recorded = settled.resolved.artifact.needs_gpu
+    check_not_recorded(settled.model, recorded=recorded)
+    if request.source.kind == "decoder":
+        check_compiled(request.source.spec.quant, recorded=recorded)
     known = own_operators()
     for name in _cuts(settled, own=True):
         if bare_name(name) not in known:

@@ -39,11 +39,10 @@ UnscaleArgs rows_with_scales(const Rows& rows, const Tensor& x_scale, bool block
 const float* factors_of(const Tensor& w_scale, const std::vector<int64_t>& ranges, int64_t width,
                         std::vector<float>& own) {
   const float* scales = scales_at(w_scale, "w_scale");
-  if (ranges.empty()) {
+  if (ranges.empty() || w_scale.size(0) != static_cast<int64_t>(ranges.size())) {
     check_size(w_scale, 0, width, kOp, "w_scale", "the rows of weight");
     return scales;
   }
-  check_size(w_scale, 0, static_cast<int64_t>(ranges.size()), kOp, "w_scale", "the ranges");
   own.clear();
   for (size_t i = 0; i < ranges.size(); ++i) {
     VCC_CHECK(ranges[i] >= 0 && ranges[i] <= width - static_cast<int64_t>(own.size()), kOp,
@@ -55,9 +54,7 @@ const float* factors_of(const Tensor& w_scale, const std::vector<int64_t>& range
   return own.data();
 }
 
-void check_blocks(const Tensor& w_scale, const std::vector<int64_t>& ranges, int64_t width,
-                  int64_t depth) {
-  VCC_CHECK(ranges.empty(), kOp, ": scales of blocks go without ranges");
+void check_blocks(const Tensor& w_scale, int64_t width, int64_t depth) {
   check_size(w_scale, 0, blocks_in(width), kOp, "w_scale", "blocks of rows of weight");
   check_size(w_scale, 1, blocks_in(depth), kOp, "w_scale", "blocks of columns of weight");
 }
@@ -100,7 +97,7 @@ Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& x_scal
   a.weight = static_cast<const uint8_t*>(weight.const_data_ptr());
   a.tokens = rows.count, a.width = weight.size(0), a.depth = rows.width;
   if (blocks) {
-    check_blocks(w_scale, ranges, a.width, a.depth);
+    check_blocks(w_scale, a.width, a.depth);
     a.blocks = scales_at(w_scale, "w_scale");
   } else {
     a.scale = factors_of(w_scale, ranges, a.width, factors);

@@ -32,7 +32,8 @@ def scaled_linear(
         w_scale: fp32: one a row of the weight [N]; one a range of rows [len(ranges)]; or one a
             block [ceil(N / 128), ceil(K / 128)], which goes with blocks of x.
         bias: [N], or None.
-        ranges: rows of each range, in order; empty without ranges.
+        ranges: rows of each range, in order; they count where there are as many scales. A compiled
+            piece cannot hand over an empty list.
         dtype: of the result.
 
     Returns:
@@ -44,7 +45,8 @@ def scaled_linear(
         right = weight.float() * _spread(rows, weight.shape[1], 1)
     else:
         left = x.float() * x_scale
-        each = torch.tensor(ranges, dtype=torch.int64) if ranges else None
+        apart = ranges and w_scale.shape[0] == len(ranges)
+        each = torch.tensor(ranges, dtype=torch.int64) if apart else None
         factor = w_scale if each is None else w_scale.repeat_interleave(each.to(w_scale.device))
         right = weight.float() * factor[:, None]
     wide = None if bias is None else bias.float()

@@ -84,15 +84,13 @@ class ScaledLinear(nn.Module):
         static = quant.activations == "static"
         self.input_scale = _parameter(1, dtype=torch.float32) if static else None
         self.bias = _parameter(outer) if bias else None
-        # A scale for each part is one for each row where parts are rows.
-        self.ranges = list(parts) if quant.weights == "tensor" else []
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., inner] -> [..., outer]."""
         values, scale = self._quantised(x)
         product = _product(self.on_gpu)
         made = product(
-            values, self.weight, scale, self.weight_scale, self.bias, self.ranges, x.dtype
+            values, self.weight, scale, self.weight_scale, self.bias, list(self.parts), x.dtype
         )
         return cast(Tensor, made)
 

@@ -46,7 +46,8 @@ def scaled_linear(
     rows = rows_of(x)
     out = x.new_empty((*x.shape[:-1], columns), dtype=dtype)
     moving = 2 if w_scale.dim() == 2 else 0 if x_scale.numel() == 1 and x_scale.dim() < 2 else 1
-    starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if ranges else [0, 0, 0]
+    parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
+    starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
     few, many = -(-columns // TILES["FEW_COLUMNS"]), -(-columns // TILES["TILE_COLUMNS"])
     tiles: Any = (rows + TILES["TILE_ROWS"] - 1) // TILES["TILE_ROWS"]
     programs: Any = torch.sym_max(few, many * tiles)
@@ -63,7 +64,7 @@ def scaled_linear(
         MOVING=moving,
         FIRST=starts[1],
         SECOND=starts[2],
-        PARTS=len(ranges),
+        PARTS=parts,
         HAS_BIAS=bias is not None,
         BLOCK=BLOCK,
         **TILES,

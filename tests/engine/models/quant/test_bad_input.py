@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES
 from support.fp8_checkpoints import BLOCK_SIZES, LAYOUTS, make_fp8_checkpoint, scheme
 
-from vcc.cache.errors import DeviceError, ModelError
+from vcc.cache.errors import ConfigError, DeviceError, ModelError, UsageError
 from vcc.engine.config.target import Target
 from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.bindings import expected_tensors
 from vcc.engine.models.quant.parse import METHODS, REFUSED
 from vcc.engine.models.quant.patterns import matches
-from vcc.engine.models.quant.target import check_target
+from vcc.engine.models.quant.target import check_compiled, check_interpretable, check_target
 from vcc.engine.models.source import open_source
 
 Change = Callable[[dict[str, Any]], Any]
@@ -174,6 +174,17 @@ def test_gpus_without_fp8_are_refused(target: str) -> None:
         check_target("the weights", Target.parse(target))
     for able in ("sm_89", "sm_90", "sm_120", "cpu"):
         check_target("the weights", Target.parse(able))
+
+
+def test_recordings_and_the_interpreter_are_refused() -> None:
+    quant = spec(LAYOUTS["tensor-static"]).quant
+    with pytest.raises(ConfigError, match="compiled code"):
+        check_compiled(quant, recorded=True)
+    with pytest.raises(UsageError, match="--interpret"):
+        check_interpretable(quant)
+    check_compiled(quant, recorded=False)
+    check_compiled(None, recorded=True)
+    check_interpretable(None)
 
 
 @pytest.fixture(scope="module")
