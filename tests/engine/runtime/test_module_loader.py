@@ -36,7 +36,12 @@ def booting(monkeypatch: pytest.MonkeyPatch, module: nn.Module, file: Path | Non
     return SimpleNamespace(
         ledger=Ledger(),
         settings=SimpleNamespace(model=SimpleNamespace(dtype=dtype)),
-        source=SimpleNamespace(factory="m:f", name="m:f", tensors=tensors_in(file) if file else {}),
+        source=SimpleNamespace(
+            factory="m:f",
+            name="m:f",
+            tensors=tensors_in(file) if file else {},
+            is_checkpoint=False,
+        ),
     )
 
 
