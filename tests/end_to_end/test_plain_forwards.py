@@ -71,7 +71,10 @@ def embeddings(hidden: Tensor, mask: Tensor) -> Tensor:
     return torch.nn.functional.normalize((hidden * kept).sum(1) / kept.sum(1), dim=-1)
 
 
-def test_embeddings_of_a_trained_encoder_are_those_of_transformers(shelf: Path) -> None:
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_embeddings_of_a_trained_encoder_are_those_of_transformers(
+    backend: str, shelf: Path
+) -> None:
     from transformers import AutoModel
 
     directory = minilm()
@@ -79,7 +82,7 @@ def test_embeddings_of_a_trained_encoder_are_those_of_transformers(shelf: Path) 
     model = AutoModel.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
     ).eval()
-    run = forward(ask(directory), shelf)
+    run = forward(ask(directory, config=json.dumps({"backend": backend})), shelf)
     with torch.no_grad():
         wanted = model(**inputs)
     found = run(inputs)
