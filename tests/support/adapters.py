@@ -54,8 +54,10 @@ def make_adapter(
             continue
         own = next((r for key, r in (ranks or {}).items() if module.endswith(key)), rank)
         outer, inner = weights[name].shape
-        # So that scale * B @ A is about as large as the weights themselves.
-        size = weights[name].float().std() * math.sqrt(own) / alpha
+        # So that scale * B @ A is about half as large as the weights: answers change, and a step is
+        # no worse conditioned than the model's own.
+        scale = alpha / (math.sqrt(own) if fields.get("use_rslora") else own)
+        size = 0.5 * weights[name].float().std() / (scale * math.sqrt(own))
         a = torch.randn(own, inner, generator=generator)
         b = torch.randn(outer, own, generator=generator) * size
         for which, data in (("A", a), ("B", b)):
