@@ -94,20 +94,24 @@ def ask(prompt: str) -> str | None:
 
 
 def note(reason: str) -> None:
-    """Say something a user should hear about."""
-    err(f"note: {reason}")
+    """Say something a user should hear about; it cannot steer the terminal."""
+    err(f"note: {_lines(reason)}")
 
 
 def show_error(error: VccError) -> None:
-    """What, why and hint on standard error, the first word red on a terminal."""
+    """What, why and hint on standard error, the first word red on a terminal.
+
+    Names in it may come from a download: they cannot steer the terminal.
+    """
+    what = printable(error.what)
     if _on_terminal():
         _console().print("error", style="bold red", end="")
-        err(f": {error.what}")
+        err(f": {what}")
     else:
-        err(f"error: {error.what}")
+        err(f"error: {what}")
     for label, text in (("why", error.why), ("hint", error.hint)):
         if text:
-            err(f"  {label}: {text}")
+            err(f"  {label}: {_lines(text)}")
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -128,6 +132,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _lines(text: str) -> str:
+    """As `printable`, but what a compiler said keeps its lines."""
+    return "\n".join(printable(line.replace("\t", " ")) for line in text.split("\n"))
 
 
 def short(name: str) -> str:

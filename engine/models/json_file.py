@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,13 @@ def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file of at most 64 MB.
 
     Raises:
-        ModelError: the file is missing, unreadable, too large or not a JSON object.
+        ModelError: the file is missing, not a regular one, unreadable, too large or no JSON object.
     """
     try:
-        with file.open("rb") as stream:
+        # A pipe would wait for who writes to it.
+        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise ModelError(f"cannot read {file}", "it is no regular file")
             text = stream.read(LARGEST + 1)
     except OSError as error:
         raise ModelError(f"cannot read {file}", str(error.strerror)) from error

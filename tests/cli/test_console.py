@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from vcc.cache.errors import ModelError
 from vcc.cli.console import (
     LineEvents,
     ask,
@@ -20,9 +21,11 @@ from vcc.cli.console import (
     err,
     events,
     heartbeat,
+    note,
     out,
     out_json,
     short,
+    show_error,
     size_text,
 )
 from vcc.engine.events import Events, NullEvents
@@ -129,6 +132,17 @@ def test_what_a_terminal_cannot_show_becomes_an_escape(monkeypatch):
     err("é")
     stream.seek(0)
     assert stream.read() == "\\xe9 \\u2192 x\n\\xe9\n"
+
+
+def test_names_in_an_error_cannot_steer_the_terminal(capsys):
+    show_error(
+        ModelError("tensor \x1b[31mred\nerror: none", "line one\n\tline \x07two", "\x9bhint")
+    )
+    note("a\x1b]0;title\x07")
+    assert capsys.readouterr().err == (
+        "error: tensor ?[31mred?error: none\n  why: line one\n line ?two\n  hint: ?hint\n"
+        "note: a?]0;title?\n"
+    )
 
 
 def test_json_of_a_file_name_that_is_no_utf_8_is_valid(monkeypatch):

@@ -8,7 +8,8 @@ from typing import Any
 from vcc.cache.errors import ModelError
 
 HINT = "use another checkpoint of the model: docs/quantisation.md lists what is supported"
-MOST_NAMES, LONGEST_NAME = 100_000, 500
+MOST_NAMES, MOST_EXPRESSIONS, LONGEST_NAME = 100_000, 1_000, 500
+"""Expressions are tried on the name of each module, names are looked up."""
 
 
 def refused(what: str, why: str = "") -> ModelError:
@@ -50,12 +51,16 @@ def names(place: str, value: Any) -> tuple[str, ...]:
         ModelError: it is something else.
     """
     found = [] if value is None else value
-    if (
-        not isinstance(found, list)
-        or len(found) > MOST_NAMES
-        or not all(isinstance(one, str) and len(one) <= LONGEST_NAME for one in found)
-    ):
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise refused(f"{place} is no list of names", f"it is {found!r:.60}")
+    expressions = sum(one.startswith("re:") for one in found)
+    for count, most, what in (
+        (len(found), MOST_NAMES, "names"),
+        (expressions, MOST_EXPRESSIONS, "regular expressions"),
+        (max(map(len, found), default=0), LONGEST_NAME, "characters in a name"),
+    ):
+        if count > most:
+            raise refused(f"{place} is too long", f"it has {count} {what}, at most {most}")
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """Names of modules in quantisation configs: whole names, or `re:` and a regular expression.
 
 An expression comes with a download and runs on every module's name, so only short ones that cannot
-run for long are taken: few repetitions, none of a group.
+run for long are taken: few repetitions, none of a group, and no comments, which hide one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ EXPRESSION, UNDER = "re:", "under:"
 LONGEST, MOST_REPEATS = 200, 3
 
 _REPEAT = re.compile(r"(?<!\\)(?:[*+]|(?<!\()\?|\{)")
-_REPEATED_GROUP = re.compile(r"\)\s*[*+?{]")
+_REPEATED_GROUP = re.compile(r"\)[*+?{]")
+_FLAGS_OR_COMMENT = re.compile(r"\(\?[a-zA-Z#-](?!<)")
 
 
 def matches(pattern: str, module: str) -> bool:
@@ -32,10 +33,12 @@ def matches(pattern: str, module: str) -> bool:
     return pattern == module
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _compiled(text: str) -> re.Pattern[str]:
     if len(text) > LONGEST or len(_REPEAT.findall(text)) > MOST_REPEATS:
         raise _refused(text, f"it has more than {LONGEST} characters or {MOST_REPEATS} repetitions")
+    if _FLAGS_OR_COMMENT.search(text):
+        raise _refused(text, "it sets flags or has a comment")
     if _REPEATED_GROUP.search(text):
         raise _refused(text, "it repeats a group")
     try:

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 _HINT = "the checkpoint is damaged or was made wrongly: get it again"
 
-INFINITE: Mapping[str, tuple[str, int]] = {
-    "float32": ("<u4", 0x7F800000),
-    "bfloat16": ("<u2", 0x7F80),
-    "float16": ("<u2", 0x7C00),
+INFINITE: Mapping[str, tuple[str, int, int]] = {
+    "float32": ("<u4", 0x7F800000, 0x7B124924),
+    "bfloat16": ("<u2", 0x7F80, 0x7B12),
+    "float16": ("<u2", 0x7C00, 0x7BFF),
 }
-"""How numpy reads the bits of a scale, and the bits of infinity: those of NaN and of negative
-numbers are above, and those of positive numbers between zero and it."""
+"""How numpy reads the bits of a scale, the bits of infinity and those of the largest scale whose
+product with 448, the largest fp8 number, is finite in fp32. The bits of NaN and of negative numbers
+are above infinity, those of positive numbers between zero and it."""
 
 
 def check_scales(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
@@ -50,7 +51,7 @@ def _check(scales: Scales, tensors: Mapping[str, TensorInfo]) -> None:
     found = [(name, tensors[name]) for name, _ in scales.tensors()]
     read = [(name, _bits(info), info.dtype) for name, info in found if info.file is not None]
     for name, bits, dtype in read:
-        _check_values(name, bits, INFINITE[dtype][1])
+        _check_values(name, bits, *INFINITE[dtype][1:])
     if scales.shared and len({(bits.tobytes(), dtype) for _, bits, dtype in read}) > 1:
         listed = ", ".join(_shown(read))
         raise ModelError(
@@ -60,8 +61,8 @@ def _check(scales: Scales, tensors: Mapping[str, TensorInfo]) -> None:
         )
 
 
-def _check_values(name: str, bits: npt.NDArray[Any], infinite: int) -> None:
-    bad = (bits == 0) | (bits >= infinite)
+def _check_values(name: str, bits: npt.NDArray[Any], infinite: int, largest: int) -> None:
+    bad = (bits == 0) | (bits > largest)
     if not bad.any():
         return
     at = int(bad.argmax())
@@ -71,6 +72,8 @@ def _check_values(name: str, bits: npt.NDArray[Any], infinite: int) -> None:
 
 def _kind(bits: int, infinite: int, width: int) -> str:
     sign, rest = bits >> (width - 1), bits & ((1 << (width - 1)) - 1)
+    if not sign and rest < infinite and rest:
+        return "so large that 448 of it are infinite"
     if rest > infinite:
         return "NaN"
     if rest == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.models import source as source_module
 from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.hub import HubPlace
+from vcc.engine.models.json_file import read_json
 from vcc.engine.models.source import open_source
 
 
@@ -139,6 +141,12 @@ def test_a_config_that_is_missing_or_broken(text: str | None, tmp_path: Path) ->
         (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(ModelError, match=r"config\.json|not a model directory"):
         open_source(str(tmp_path))
+
+
+def test_a_config_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ModelError, match=r"cannot read .*config\.json: it is no regular file"):
+        read_json(tmp_path / "config.json")
 
 
 def test_an_unavailable_demo_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -147,7 +147,13 @@ def test_parts_of_one_projection_are_quantised_together() -> None:
         expected_tensors(spec(declared))
 
 
-@pytest.mark.parametrize("pattern", ["re:(a+)+b", "re:.*a.*b.*c.*", "re:[", "re:" + "a" * 201])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("re:(a+)+b", "re:.*a.*b.*c.*", "re:[", "re:" + "a" * 201),
+        *("re:(?x)(.+)#\n+!", "re:(?x: (.+) +)!", "re:(.+)(?#so)+!", "re:(?i)a", "re:(?-x:a)"),
+    ],
+)
 def test_patterns_that_could_run_for_long_are_refused(pattern: str) -> None:
     with pytest.raises(ModelError, match="pattern"):
         matches(pattern, "a" * 60)
@@ -166,6 +172,20 @@ def test_patterns_that_could_run_for_long_are_refused(pattern: str) -> None:
 )
 def test_patterns_mean_what_they_say(pattern: str, module: str, found: bool) -> None:
     assert matches(pattern, module) is found
+
+
+@pytest.mark.parametrize(
+    ("ignore", "why"),
+    [
+        ([f"re:a{n}" for n in range(1001)], "1001 regular expressions, at most 1000"),
+        ([f"a{n}" for n in range(100_001)], "100001 names"),
+        (["a" * 501], "501 characters in a name"),
+    ],
+)
+def test_lists_that_would_take_long_are_refused(ignore: list[str], why: str) -> None:
+    with pytest.raises(ModelError, match="ignore is too long") as caught:
+        spec({**LAYOUTS["tensor-static"], "ignore": ignore})
+    assert why in caught.value.why
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_86"])
@@ -203,6 +223,10 @@ DAMAGE: list[tuple[str, dict[str, torch.Tensor | None]]] = [
     ("q_proj.weight_zero_point is not part", {f"{Q}.weight_zero_point": torch.zeros(1)}),
     (f"{Q}.weight_scale has a scale that is zero", {f"{Q}.weight_scale": torch.zeros(1)}),
     (f"{Q}.weight_scale has a scale that is negative", {f"{Q}.weight_scale": torch.tensor([-1.0])}),
+    (
+        f"{Q}.weight_scale has a scale that is so large",
+        {f"{Q}.weight_scale": torch.tensor([7.6e35])},
+    ),
     (f"{Q}.input_scale has a scale that is NaN", {f"{Q}.input_scale": torch.tensor([torch.nan])}),
     (
         f"{Q}.input_scale has a scale that is infinite",
