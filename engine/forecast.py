@@ -18,6 +18,7 @@ from vcc.engine.estimate import Estimate, estimate
 from vcc.engine.exact import different
 from vcc.engine.finding import find
 from vcc.engine.matching import answers, without_graphs
+from vcc.engine.models.traced_keys import check_layout, is_traced, open_question
 from vcc.engine.op_routes import OpRoute, op_routes
 from vcc.engine.refusals import check_here, check_request
 from vcc.engine.request import Settled, check_buildable, look_up, request_pairs
@@ -108,6 +109,8 @@ def forecast(settled: Settled, store: Store) -> Forecast:
     )
     work = Work.NOTHING if plan.hit else Work.PLAN if code.hit else Work.ALL
     notes = check_here(settled) if work is Work.ALL else ()
+    if work is not Work.NOTHING:
+        notes = (*notes, *open_question(settled.request.source))
     return Forecast(
         parts,
         work,
@@ -134,9 +137,25 @@ def _request(settled: Settled, store: Store) -> Part:
         found = find(Session(settled, replace(store, strict=False)))
     except VccError as error:
         return Part("request", False, None, str(error))
-    if found.entries:
-        return Part("request", True, found.entries[0].artifact, found.entries[0].title)
-    return Part("request", False, None, found.why)
+    why = found.why
+    for entry in found.entries:
+        unfit = _unfit(store, entry, settled)
+        if not unfit:
+            return Part("request", True, entry.artifact, entry.title)
+        why = f"artifact {entry.artifact[:12]} cannot be read: {unfit}"
+    return Part("request", False, None, why)
+
+
+def _unfit(store: Store, entry: Entry, settled: Settled) -> str:
+    """Why a boot would pass an artifact over for this checkpoint; empty where it would not."""
+    source = settled.request.source
+    if not (is_traced(source) and source.tensors):  # the names of others are in the request
+        return ""
+    try:
+        check_layout(source, store.load(entry).manifest.info)
+    except VccError as error:
+        return str(error)
+    return ""
 
 
 def _keys(settled: Settled, store: Store, keys: BuildKeys) -> tuple[Part, Part]:
@@ -152,7 +171,7 @@ def _keys(settled: Settled, store: Store, keys: BuildKeys) -> tuple[Part, Part]:
             if not keys.same_code(loaded.manifest):
                 continue
             code = code or Part("code key", True, entry.artifact, "nothing is compiled")
-            if not found or _asked_alike(loaded, settled):
+            if not found or (_asked_alike(loaded, settled) and keys.same_plan(loaded.manifest)):
                 return code, Part("plan key", True, entry.artifact, "nothing is stored anew")
     except VccError as error:
         near = str(error)
@@ -188,7 +207,8 @@ def _tier(tier: Tier, settled: Settled, store: Store) -> Part:
     alone = replace(store, root=tier.root, lower=(), strict=True)
     try:
         with reading(tier):
-            entries = alone.find(base, without_graphs(stated), accept=lambda e: _fits(e, settled))
+            found = alone.find(base, without_graphs(stated), accept=lambda e: _fits(e, settled))
+            entries = [one for one in found if not _unfit(alone, one, settled)]
     except VccError as error:
         return Part(name, False, None, str(error))
     return Part(name, bool(entries), entries[0].artifact if entries else None, str(tier.root))

@@ -15,6 +15,7 @@ from vcc.cache.errors import ConfigError, MissingArtifact, ModelError
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.bound_shape import layout_of
 from vcc.engine.models.expressions import parse
+from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.models.transformers_sources import has_transformers, source_entries
 
@@ -58,11 +59,12 @@ def check_traced(source: Source, *, recorded: bool) -> None:
         recorded: graphs are recorded on a GPU.
 
     Raises:
-        ModelError: transformers is not installed.
+        ModelError: transformers is not installed, or a weight is stored in a quantised dtype.
         ConfigError: such a model is to be recorded.
     """
     if not is_traced(source):
         return
+    check_stored(source)
     if not has_transformers():
         raise ModelError(
             f"{source.name} needs transformers to be compiled",
@@ -75,6 +77,32 @@ def check_traced(source: Source, *, recorded: bool) -> None:
             "graphs are recorded of built-in decoders and of factories",
             "use --compile vcc, which makes node tables without a GPU",
         )
+
+
+def check_stored(source: Source) -> None:
+    """Refuse a checkpoint whose headers have a dtype that no binding converts.
+
+    Raises:
+        ModelError: with the first such tensor.
+    """
+    for name, info in source.tensors.items():
+        sure = "float" in info.dtype or name.endswith(_WEIGHTS)  # other integers may be buffers
+        if sure and (why := wrong_dtype(info.dtype, "")):
+            raise ModelError(
+                "config.json and the weights disagree",
+                f"{name} is {info.dtype}, {why}",
+                "use the unquantised checkpoint of the model",
+            )
+
+
+_WEIGHTS = (".weight", ".bias")
+
+
+def open_question(source: Source) -> tuple[str, ...]:
+    """What of a checkpoint only a build finds out, since it makes the model; in a line or none."""
+    if not (is_traced(source) and source.tensors):
+        return ()
+    return (f"a build finds out whether the weights are all that {source.name} needs",)
 
 
 def binding_info(source: Source) -> dict[str, Any]:
@@ -97,8 +125,11 @@ def check_layout(source: Source, info: Mapping[str, Any]) -> None:
     """Refuse an artifact whose bindings read what this checkpoint does not have.
 
     Raises:
+        ModelError: as `check_stored`.
         WeightsLayout: names or shapes differ; another artifact may fit, or a build makes one.
     """
+    if is_traced(source):
+        check_stored(source)
     bindings, told = info.get("bindings"), info.get(LAYOUT)
     if not is_traced(source) or not isinstance(bindings, Mapping):
         return

@@ -7,13 +7,14 @@ checkpoint that it can load is bound here, or refused with the step that is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.bound_shape import shape_of
+from vcc.engine.models.bound_shape import names_in, shape_of
 from vcc.engine.models.expressions import Binding, Cat, Each, FromTensor, Stack, Tied, Transpose
+from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 
 SHOWN = 5
@@ -36,15 +37,16 @@ def bind(model: Any, tensors: Mapping[str, TensorInfo] | None) -> dict[str, Bind
         tensors: the checkpoint's; None or empty means as `transformers` would save it.
 
     Raises:
-        ModelError: the checkpoint lacks a weight, has one more or of another shape, or it stores
-            one in a way that has no expression.
+        ModelError: the checkpoint lacks a weight, has one more or of another shape or dtype, or
+            stores one in a way that has no expression.
     """
     shapes = {name: info.shape for name, info in (tensors or {}).items()} or saved_shapes(model)
     wanted = {name: tuple(one.shape) for name, one in model.state_dict().items()}
     groups, strange = _groups(model, shapes, wanted)
     bindings = {name: _expression(name, group) for name, group in groups.items()}
     _tie(model, wanted, bindings)
-    problems = [*_shape_problems(bindings, wanted, shapes), *strange]
+    odd = _dtype_problems(model, bindings, tensors or {})
+    problems = [*_shape_problems(bindings, wanted, shapes), *odd, *strange]
     missing = [name for name in wanted if name not in bindings and not _may_lack(model, name)]
     problems = [f"{name} is missing" for name in missing] + problems
     if problems:
@@ -166,6 +168,17 @@ def _shape_problems(
             says = "is of tensors that do not fit together" if shape is None else list(shape)
             found.append(f"{name} is {says}, the config says {list(wanted[name])}")
     return found
+
+
+def _dtype_problems(
+    model: Any, bindings: Mapping[str, Binding], tensors: Mapping[str, TensorInfo]
+) -> Iterator[str]:
+    """Floating-point weights that are stored as something else."""
+    floats = {name for name, one in model.state_dict().items() if one.is_floating_point()}
+    read = {tensor for name in floats & bindings.keys() for tensor in names_in(bindings[name])}
+    for name in sorted(read & tensors.keys()):
+        if why := wrong_dtype(tensors[name].dtype, ""):
+            yield f"{name} is {tensors[name].dtype}, {why}"
 
 
 def _may_lack(model: Any, name: str) -> bool:
