@@ -8,8 +8,9 @@ import torch
 
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.lora.adapter import Adapter
-from vcc.engine.models.lora.spec import A, B, LoraSpec, projections, shapes_of
-from vcc.engine.models.mapped_file import MappedFiles
+from vcc.engine.models.lora.spec import A, B, LoraSpec, Projection, projections, shapes_of
+from vcc.engine.models.lora.weights_file import Read
+from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.runtime.turn import Turn
 
 Stacked = Mapping[str, torch.Tensor]
@@ -37,29 +38,32 @@ def slot_writer(
     def write(slot: int, adapter: Adapter | None) -> None:
         with turn.taken(), torch.no_grad():
             for one in places:
-                a, b = (stacked[f"{one.parameter}.{name}"][slot] for name in (A, B))
-                a.zero_()
-                b.zero_()
-                if adapter is not None:
-                    _write(adapter, one.modules, one.widths, lora.rank, a, b)
+                for name in (A, B):
+                    stacked[f"{one.parameter}.{name}"][slot].zero_()
+            if adapter is None:
+                return
+            with adapter.weights.reading() as read:
+                for one in places:
+                    a, b = (stacked[f"{one.parameter}.{name}"][slot] for name in (A, B))
+                    _write(read, adapter, one, lora.rank, a, b)
 
     return write
 
 
 def _write(
-    adapter: Adapter,
-    modules: tuple[str, ...],
-    widths: tuple[int, ...],
-    rank: int,
-    a: torch.Tensor,
-    b: torch.Tensor,
+    read: Read, adapter: Adapter, place: Projection, rank: int, a: torch.Tensor, b: torch.Tensor
 ) -> None:
     """Both matrices of a projection: each part has rows of its own; the scale goes into b."""
-    files, start = MappedFiles(), 0
-    for part, (module, width) in enumerate(zip(modules, widths, strict=True)):
+    start = 0
+    for part, (module, width) in enumerate(zip(place.modules, place.widths, strict=True)):
         pair = adapter.pairs.get(module)
         if pair is not None:
             first = part * rank
-            a[first : first + pair.rank] = files.view(pair.a)
-            b[start : start + width, : pair.rank] = files.view(pair.b).float() * pair.scale
+            a[first : first + pair.rank] = _tensor(read, pair.a)
+            b[start : start + width, : pair.rank] = _tensor(read, pair.b).float() * pair.scale
         start += width
+
+
+def _tensor(read: Read, info: TensorInfo) -> torch.Tensor:
+    dtype: torch.dtype = getattr(torch, info.dtype)
+    return torch.frombuffer(read(info), dtype=dtype).view(info.shape)

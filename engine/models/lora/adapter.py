@@ -9,6 +9,7 @@ from pathlib import Path
 from vcc.cache.errors import ModelError
 from vcc.engine.models.lora.config_file import FILE, AdapterConfig, read_config
 from vcc.engine.models.lora.spec import LoraSpec, Projection
+from vcc.engine.models.lora.weights_file import WeightsFile
 from vcc.engine.models.safetensors_header import read_header
 from vcc.engine.models.tensor_info import TensorInfo
 
@@ -40,10 +41,12 @@ class Adapter:
     Attributes:
         directory: where it is.
         pairs: by module, as checkpoints call it.
+        weights: the file of their matrices, as it was when its header was read.
     """
 
     directory: Path
     pairs: Mapping[str, Pair]
+    weights: WeightsFile
 
 
 def open_adapter(directory: Path, places: Sequence[Projection], lora: LoraSpec) -> Adapter:
@@ -65,7 +68,8 @@ def open_adapter(directory: Path, places: Sequence[Projection], lora: LoraSpec) 
             f"give a directory with {FILE} and {WEIGHTS}, as PEFT saves it",
         )
     config = read_config(directory)
-    tensors = _matrices(directory, _header(directory))
+    weights = _weights(directory)
+    tensors = _matrices(directory, read_header(weights.path))
     differences = list(_differences(config, tensors, places))
     if differences:
         raise _another_model(directory, differences)
@@ -81,13 +85,13 @@ def open_adapter(directory: Path, places: Sequence[Projection], lora: LoraSpec) 
             f"the code was compiled for ranks up to {lora.rank}",
             f"compile with --max-lora-rank {pairs[highest].rank}",
         )
-    return Adapter(directory, pairs)
+    return Adapter(directory, pairs, weights)
 
 
-def _header(directory: Path) -> Mapping[str, TensorInfo]:
+def _weights(directory: Path) -> WeightsFile:
     file = directory / WEIGHTS
     if file.is_file():
-        return read_header(file)
+        return WeightsFile.seen(file)
     if (directory / PICKLED).is_file():
         raise ModelError(
             f"the adapter in {directory} is not in safetensors form",

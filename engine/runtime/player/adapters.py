@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from vcc.cache.errors import IntegrityError, ModelError
+from vcc.cache.errors import IntegrityError
 from vcc.engine.models.lora.spec import A, B, LoraSpec, Projection, lora_of, projections, shapes_of
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
 from vcc.engine.runtime.adapters import Adapters
@@ -20,6 +20,7 @@ from vcc.engine.runtime.player.weight_plan import Home
 
 if TYPE_CHECKING:
     from vcc.engine.models.lora.adapter import Adapter
+    from vcc.engine.models.lora.weights_file import Read
     from vcc.engine.runtime.player.layout import WeightPlace
     from vcc.engine.runtime.settings import Boot
     from vcc.engine.runtime.turn import Turn
@@ -70,7 +71,8 @@ def device_adapters(boot: Boot, place: WeightPlace, upload: Upload, turn: Turn) 
         if adapter is None:  # nobody names a slot that no adapter has
             return
         with turn.taken():
-            made = list(_slot(places, lora, homes, slot, adapter))
+            with adapter.weights.reading() as read:
+                made = list(_slot(places, lora, homes, slot, adapter, read))
             upload([home for home, _ in made], {home.name: data for home, data in made})
 
     return Adapters(spec, lora, write, boot.counters)
@@ -82,10 +84,11 @@ def _slot(
     homes: Mapping[str, Home],
     slot: int,
     adapter: Adapter,
+    read: Read,
 ) -> Iterator[tuple[Home, bytes]]:
     """Where each matrix of a slot goes, and its bytes."""
     for one in places:
-        a, b = matrices(one, lora.rank, adapter)
+        a, b = matrices(one, lora.rank, adapter, read)
         for name, data in ((A, a), (B, b)):
             home = homes[f"{one.parameter}.{name}"]
             shape = home.shape[1:]
@@ -94,7 +97,7 @@ def _slot(
             yield Home(home.name, home.dtype, shape, offset, constant=True), raw
 
 
-def matrices(place: Projection, rank: int, adapter: Adapter) -> tuple[Float32, Float32]:
+def matrices(place: Projection, rank: int, adapter: Adapter, read: Read) -> tuple[Float32, Float32]:
     """Both matrices of a projection, zero where the adapter has nothing; the scale is in b."""
     a = np.zeros((len(place.modules) * rank, place.inner), np.float32)
     b = np.zeros((sum(place.widths), rank), np.float32)
@@ -102,28 +105,16 @@ def matrices(place: Projection, rank: int, adapter: Adapter) -> tuple[Float32, F
     for part, (module, width) in enumerate(zip(place.modules, place.widths, strict=True)):
         pair = adapter.pairs.get(module)
         if pair is not None:
-            a[part * rank : part * rank + pair.rank] = read(pair.a)
-            b[start : start + width, : pair.rank] = read(pair.b) * np.float32(pair.scale)
+            a[part * rank : part * rank + pair.rank] = _values(read(pair.a), pair.a)
+            b[start : start + width, : pair.rank] = _values(read(pair.b), pair.b) * np.float32(
+                pair.scale
+            )
         start += width
     return a, b
 
 
-def read(info: TensorInfo) -> Float32:
-    """A floating-point tensor of a file.
-
-    Raises:
-        ModelError: the file cannot be read, or is shorter than its header said.
-    """
-    if info.file is None:
-        raise ModelError("a tensor of this adapter has no data", "it was opened without weights")
-    try:
-        with info.file.open("rb") as stream:
-            stream.seek(info.start)
-            data = stream.read(info.end - info.start)
-    except OSError as error:
-        raise ModelError(f"cannot read {info.file}", str(error.strerror)) from error
-    if len(data) != info.end - info.start:
-        raise ModelError(f"{info.file} is shorter than its header says", "it was cut meanwhile")
+def _values(data: bytearray, info: TensorInfo) -> Float32:
+    """A floating-point tensor of its bytes."""
     if info.dtype == "bfloat16":
         wide: Any = np.frombuffer(data, "<u2").astype(np.uint32) << 16
         found: Float32 = wide.view(np.float32)

@@ -112,7 +112,8 @@ def test_a_slot_holds_the_matrices_with_their_scale(folder: Path, dtype: torch.d
     write(1, adapter)
     name = str(dtype).removeprefix("torch.")
     for place in projections(LLAMA, LORA):
-        both = on_device.matrices(place, LORA.rank, adapter)
+        with adapter.weights.reading() as read:
+            both = on_device.matrices(place, LORA.rank, adapter, read)
         for which, data in zip(("lora_a", "lora_b"), both, strict=True):
             mine = stacked[f"{place.parameter}.{which}"]
             assert not mine[0].any(), "the other slot is as it was"
