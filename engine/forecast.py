@@ -18,7 +18,7 @@ from vcc.engine.estimate import Estimate, estimate
 from vcc.engine.exact import different
 from vcc.engine.finding import find
 from vcc.engine.matching import answers, without_graphs
-from vcc.engine.models.traced_keys import check_layout, is_traced, open_question
+from vcc.engine.models.traced_keys import check_layout, is_traced, open_questions
 from vcc.engine.op_routes import OpRoute, op_routes
 from vcc.engine.refusals import check_here, check_request
 from vcc.engine.request import Settled, check_buildable, look_up, request_pairs
@@ -110,7 +110,7 @@ def forecast(settled: Settled, store: Store) -> Forecast:
     work = Work.NOTHING if plan.hit else Work.PLAN if code.hit else Work.ALL
     notes = check_here(settled) if work is Work.ALL else ()
     if work is not Work.NOTHING:
-        notes = (*notes, *open_question(settled.request.source))
+        notes = (*notes, *open_questions(settled.request.source))
     return Forecast(
         parts,
         work,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from vcc.cache.errors import CompileError
 from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
 from vcc.engine.compile.dump import Dump
@@ -16,6 +17,7 @@ from vcc.engine.config.environment import read_environment
 from vcc.engine.config.reads import Reads
 from vcc.engine.graphs import program as programs
 from vcc.engine.graphs.dtypes import NAMES
+from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
 from vcc.engine.ranged import range_name
@@ -135,12 +137,25 @@ def _traced(build: Build, ranging: Ranging) -> Traced:
     from vcc.engine.trace.trace import trace
 
     with build.stage("trace"):
-        traced = trace(trace_request(build.settled))
+        try:
+            traced = trace(trace_request(build.settled))
+        except CompileError:
+            _try_declared(build)  # which says it in the words of the declared shapes
+            raise
         build.counters.add("traces")
         ranging.dump.graph("traced", traced)
         for note in traced.notes:
             build.events.note(note)
         return traced
+
+
+def _try_declared(build: Build) -> None:
+    """Raise ModelError where a model of transformers does not even run on its inputs."""
+    ref = build.settled.request.source.factory
+    if isinstance(ref, CheckpointRef):
+        from vcc.engine.compile.tried import try_checkpoint
+
+        try_checkpoint(build, ref)
 
 
 def _toolchain(build: Build) -> tuple[tuple[str, str], ...]:

@@ -6,8 +6,8 @@ shapes, and their weights come from the directory by bindings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vcc.cache.errors import ModelError
@@ -88,6 +88,52 @@ def forward_entries(config: Config, shapes: tuple[InputShape, ...]) -> tuple[tup
     )
 
 
+IDS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
+"""Inputs that hold whole numbers in all models of `transformers`."""
+
+
+def declared_shapes(texts: Sequence[str]) -> tuple[InputShape, ...]:
+    """Shapes as `parse_shapes` reads them; ids and masks without a dtype are int64."""
+    return tuple(
+        replace(shape, dtype="int64") if shape.dtype is None and shape.name in IDS else shape
+        for shape in parse_shapes(texts)
+    )
+
+
+def check_inputs(architecture: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Refuse inputs that a model's forward does not take.
+
+    Raises:
+        ModelError: with the first of them, and those that there are.
+    """
+    if unknown := [name for name in names if name not in known]:
+        raise ModelError(
+            f"{architecture} has no input {unknown[0]}",
+            f"it has: {', '.join([*known][:12])}",
+            "--shape names the inputs that are used",
+        )
+
+
+def check_mask(shapes: Iterable[InputShape]) -> None:
+    """Refuse a mask that is not of the token ids.
+
+    Without data nothing shows it: a model looks its rows up by number.
+
+    Raises:
+        ModelError: with both shapes.
+    """
+    named = {shape.name: shape for shape in shapes}
+    ids, mask = named.get("input_ids"), named.get("attention_mask")
+    if ids is None or mask is None or len(ids.dims) != len(mask.dims):
+        return
+    if any((a.low, a.high) != (b.low, b.high) for a, b in zip(ids.dims, mask.dims, strict=True)):
+        raise ModelError(
+            "attention_mask has other sizes than input_ids",
+            f"declared are {mask} and {ids}",
+            "give both the same sizes: --shape input_ids=B@1-8x16 --shape attention_mask=B@1-8x16",
+        )
+
+
 def default_shapes(config: Config) -> tuple[InputShape, ...]:
     """Inputs of a text or a vision model where nobody declares them.
 
@@ -114,13 +160,52 @@ def _text_shapes(config: Config) -> tuple[InputShape, ...]:
 
 
 def _longest(config: Config) -> int:
-    given = next((name for name in POSITIONS if config.get(name) is not None), None)
-    if given is None:
-        return MOST_TOKENS
+    limit = most_positions(config)
+    return MOST_TOKENS if limit is None else max(2, min(MOST_TOKENS, limit.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The longest text that a config has positions for.
+
+    Attributes:
+        field: which field says so.
+        value: what it says.
+        tokens: how many of them a text can have.
+    """
+
+    field: str
+    value: int
+    tokens: int
+
+
+def most_positions(config: Config) -> Limit | None:
+    """The limit of a config; None where it has none."""
+    field = next((name for name in POSITIONS if config.get(name) is not None), None)
+    if field is None:
+        return None
     lost = 0
     if config.get("model_type") in AFTER_PADDING:
         lost = positive(config, "pad_token_id", 1) + 1
-    return max(2, min(MOST_TOKENS, positive(config, given) - lost))
+    value = positive(config, field)
+    return Limit(field, value, value - lost)
+
+
+def too_long(config: Config, shapes: Iterable[InputShape]) -> ModelError | None:
+    """What to say of token ids that are longer than the config has positions for; or None.
+
+    A limit of a config is not always one of the model, so this is asked where the model has a
+    table of positions, or has failed.
+    """
+    limit = most_positions(config)
+    ids = next((one for one in shapes if one.name == "input_ids" and len(one.dims) == 2), None)
+    if limit is None or ids is None or ids.dims[1].high <= limit.tokens:
+        return None
+    return ModelError(
+        f"input_ids has positions above {limit.field} ({limit.value})",
+        f"declared is {ids}",
+        f"declare at most {limit.tokens} tokens a row: --shape input_ids=1-8x1-{limit.tokens}",
+    )
 
 
 def _vision_shapes(config: Config) -> tuple[InputShape, ...]:

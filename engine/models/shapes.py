@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcc.cache.errors import ModelError, UsageError
+from vcc.engine.config.modes import Dtype
 from vcc.engine.models.tensor_info import SIZES
 
 LARGEST = 2**31 - 1
+
+DTYPES = {**{name: name for name in SIZES}, **{one.value: one.torch_name for one in Dtype}}
+"""How a dtype may be written -> torch's name: `--dtype` has short names for three."""
 
 _SHAPE = re.compile(r"([A-Za-z_]\w*)=([0-9A-Z@x~-]+)(?::(\w+))?")
 _DIM = re.compile(r"(?:([A-Z][A-Z0-9]*)@)?(\d{1,10})(?:-(\d{1,10})(?:~(\d{1,10}))?)?")
@@ -70,10 +74,11 @@ class InputShape:
         dims = [_DIM.fullmatch(part) for part in match.group(2).split("x")] if match else [None]
         if match is None or None in dims:
             raise _malformed(text, "it does not have the form name=sizes")
-        if match.group(3) not in (None, *SIZES):
-            raise _malformed(text, f"{match.group(3)} is not a dtype; known: {', '.join(SIZES)}")
+        dtype = match.group(3)
+        if dtype is not None and dtype not in DTYPES:
+            raise _malformed(text, f"{dtype} is not a dtype; known: {', '.join(DTYPES)}")
         sizes = tuple(_dim(text, dim) for dim in dims if dim)
-        return cls(match.group(1), sizes, match.group(3))
+        return cls(match.group(1), sizes, dtype and DTYPES[dtype])
 
     def __str__(self) -> str:
         dtype = "" if self.dtype is None else f":{self.dtype}"

@@ -23,7 +23,12 @@ from vcc.cache.key import Key, canonical_value
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.models.bindings import expected_tensors, laid_out
 from vcc.engine.models.checkpoint import tensors_in
-from vcc.engine.models.checkpoint_forward import checkpoint_ref, default_shapes, forward_name
+from vcc.engine.models.checkpoint_forward import (
+    checkpoint_ref,
+    declared_shapes,
+    default_shapes,
+    forward_name,
+)
 from vcc.engine.models.hf_directory import (
     NO_WEIGHTS,
     HfDirectory,
@@ -196,7 +201,7 @@ def _in_directory(
             raise ModelError("--shape goes with plain forwards only", f"{name} has its own inputs")
         return _source("decoder", name, place, found, revision)
     source = _source("module", name, place, found, revision)
-    declared = parse_shapes(shapes) or default_shapes(found.config)
+    declared = declared_shapes(shapes) or default_shapes(found.config)
     return replace(source, factory=checkpoint_ref(found.config), shapes=declared)
 
 

@@ -7,17 +7,22 @@ bindings are made anew, so the layout of a checkpoint is part of the plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError, MissingArtifact, ModelError
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.bound_shape import layout_of
+from vcc.engine.models.checkpoint_forward import check_inputs, check_mask, forward_name
 from vcc.engine.models.expressions import parse
 from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.traced_spec import TracedSpec
-from vcc.engine.models.transformers_sources import has_transformers, source_entries
+from vcc.engine.models.transformers_sources import (
+    forward_inputs,
+    has_transformers,
+    source_entries,
+)
 
 if TYPE_CHECKING:
     from vcc.engine.models.source import Source
@@ -59,7 +64,8 @@ def check_traced(source: Source, *, recorded: bool) -> None:
         recorded: graphs are recorded on a GPU.
 
     Raises:
-        ModelError: transformers is not installed, or a weight is stored in a quantised dtype.
+        ModelError: transformers is not installed, a weight is stored in a quantised dtype, or the
+            forward has no input of a name, or not of its shape.
         ConfigError: such a model is to be recorded.
     """
     if not is_traced(source):
@@ -71,12 +77,20 @@ def check_traced(source: Source, *, recorded: bool) -> None:
             "its architecture is not built in, and transformers is not installed",
             "pip install 'vcc[hf]'; a finished artifact runs without it",
         )
+    if source.is_checkpoint:
+        _check_shapes(source)
     if recorded:
         raise ConfigError(
             f"{source.name} cannot be recorded",
             "graphs are recorded of built-in decoders and of factories",
             "use --compile vcc, which makes node tables without a GPU",
         )
+
+
+def _check_shapes(source: Source) -> None:
+    check_mask(source.shapes)
+    if known := _forward_inputs(source):
+        check_inputs(str(forward_name(source.config)), [one.name for one in source.shapes], known)
 
 
 def check_stored(source: Source) -> None:
@@ -98,11 +112,17 @@ def check_stored(source: Source) -> None:
 _WEIGHTS = (".weight", ".bias")
 
 
-def open_question(source: Source) -> tuple[str, ...]:
-    """What of a checkpoint only a build finds out, since it makes the model; in a line or none."""
-    if not (is_traced(source) and source.tensors):
-        return ()
-    return (f"a build finds out whether the weights are all that {source.name} needs",)
+def open_questions(source: Source) -> Iterator[str]:
+    """What only a build finds out, since it makes the model; a line for each."""
+    if is_traced(source) and source.tensors:
+        yield f"a build finds out whether the weights are all that {source.name} needs"
+    if source.is_checkpoint:
+        known = "" if _forward_inputs(source) else "has these inputs and "
+        yield f"a build finds out whether {forward_name(source.config)} {known}runs on their shapes"
+
+
+def _forward_inputs(source: Source) -> tuple[str, ...] | None:
+    return forward_inputs(str(forward_name(source.config)), source.config)
 
 
 def binding_info(source: Source) -> dict[str, Any]:

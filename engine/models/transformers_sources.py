@@ -64,6 +64,32 @@ def may_have(architecture: str, config: Mapping[str, Any]) -> bool:
     return any(wanted in file.read_bytes() for file in folder.glob("modeling_*.py"))
 
 
+def forward_inputs(architecture: str, config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Names of the inputs of a class's forward, as its source has them.
+
+    None where it is not installed, or its forward is one that the file takes from elsewhere.
+    """
+    place = _package()
+    files = () if place is None else (place / "models" / folder_of(config)).glob("modeling_*.py")
+    wanted = f"class {architecture}(".encode()
+    for text in (file.read_bytes() for file in files):
+        if wanted in text:
+            classes = {one.name: one for one in ast.parse(text).body if type(one) is ast.ClassDef}
+            return _inputs(classes, architecture)
+    return None
+
+
+def _inputs(classes: Mapping[str, ast.ClassDef], name: str) -> tuple[str, ...] | None:
+    if name not in classes:
+        return None
+    for one in classes[name].body:
+        if isinstance(one, ast.FunctionDef) and one.name == "forward":
+            plain = (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)
+            return tuple(arg.arg for arg in plain if arg.arg != "self")
+    bases = (one.id for one in classes[name].bases if isinstance(one, ast.Name))
+    return next(filter(None, (_inputs(classes, base) for base in bases)), None)
+
+
 def folder_of(config: Mapping[str, Any]) -> str:
     """The folder of a config's model; one that is not there where `model_type` is no name."""
     name = str(config.get("model_type") or "").replace("-", "_")

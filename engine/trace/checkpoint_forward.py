@@ -6,7 +6,7 @@ import torch
 
 from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.models.shapes import InputShape
-from vcc.engine.models.transformers.forward import forward_module
+from vcc.engine.models.transformers.forward import check_positions, forward_module
 from vcc.engine.models.transformers.model import as_empty, as_meta
 from vcc.engine.torch_shim.fake import fake_mode
 from vcc.engine.trace.module import axes_of, example_of
@@ -19,9 +19,10 @@ def forward_trace(
     """What to trace for a model in a directory; nothing of its weights is allocated.
 
     Raises:
-        ModelError: the model cannot be made, or has no input of a name.
+        ModelError: the model cannot be made, has no input of a name, or too few positions.
     """
     module = forward_module(ref, dtype, [shape.name for shape in shapes])
+    check_positions(ref, module, shapes)
     axes, dynamic = axes_of(shapes)
     constants, mode = as_meta(module), fake_mode()
     with mode:

@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.checkpoint_forward import CheckpointRef
+from vcc.engine.models.checkpoint_forward import (
+    CheckpointRef,
+    check_inputs,
+    most_positions,
+    too_long,
+)
+from vcc.engine.models.shapes import InputShape
 from vcc.engine.models.transformers.model import make_model
 
 ATTENTION = "eager"
@@ -79,9 +85,22 @@ def _check_inputs(ref: CheckpointRef, model: nn.Module, inputs: Sequence[str]) -
         for one in inspect.signature(model.forward).parameters.values()
         if one.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    if unknown := [name for name in inputs if name not in known]:
-        raise ModelError(
-            f"{ref.attribute} has no input {unknown[0]}",
-            f"it has: {', '.join(known[:12])}",
-            "--shape names the inputs that are used",
-        )
+    check_inputs(ref.attribute, inputs, known)
+
+
+def check_positions(
+    ref: CheckpointRef, module: TracedForward, shapes: Sequence[InputShape]
+) -> None:
+    """Refuse texts that are longer than a model's table of positions.
+
+    Raises:
+        ModelError: without data no forward finds that out where positions are computed from ids.
+    """
+    config = json.loads(ref.text)
+    limit, error = most_positions(config), too_long(config, shapes)
+    if error is None or limit is None:
+        return
+    for name, one in module.named_modules():
+        table = isinstance(one, nn.Embedding) and name.endswith("position_embeddings")
+        if table and one.num_embeddings == limit.value:
+            raise error

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcc.cache.errors import UsageError
+from vcc.engine.models.checkpoint_forward import declared_shapes
 from vcc.engine.models.shapes import Dim, InputShape, parse_shapes
 
 dims = st.tuples(st.integers(1, 9999), st.integers(0, 9999)).map(lambda d: Dim(d[0], sum(d)))
@@ -60,3 +61,16 @@ def test_dimensions_of_one_name_have_one_range() -> None:
     assert (str(first), str(second)) == ("x=T@1-8x4", "y=2xT@1-8:int64")
     with pytest.raises(UsageError, match="dimension T has two ranges"):
         parse_shapes(["x=T@1-8x4", "y=T@1-9"])
+
+
+@pytest.mark.parametrize(
+    ("short", "name"), [("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16")]
+)
+def test_a_dtype_may_be_written_as_for_dtype(short: str, name: str) -> None:
+    assert InputShape.parse(f"x=4:{short}") == InputShape.parse(f"x=4:{name}")
+    assert str(InputShape.parse(f"x=4:{short}")) == f"x=4:{name}"
+
+
+def test_ids_and_masks_of_a_text_model_are_whole_numbers() -> None:
+    texts = ["input_ids=4x16", "attention_mask=4x16:fp32", "pixel_values=1x3x8x8"]
+    assert [one.dtype for one in declared_shapes(texts)] == ["int64", "float32", None]
