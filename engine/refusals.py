@@ -17,11 +17,9 @@ from vcc.engine.config.modes import Backend, Platform
 from vcc.engine.config.op_names import bare_name
 from vcc.engine.models.bindings import check_number
 from vcc.engine.models.factory import FactoryRef
-from vcc.engine.models.lora.spec import check_not_recorded
-from vcc.engine.models.quant.target import check_compiled
 from vcc.engine.models.shapes import check_declared
-from vcc.engine.models.traced_keys import check_traced
 from vcc.engine.ops.backends import BACKENDS
+from vcc.engine.recordable import check_recorded
 from vcc.engine.request import Settled
 
 OWN = "vcc::"
@@ -41,11 +39,7 @@ def check_request(settled: Settled) -> None:
         check_number(request.source.spec)
     if type(request.source.factory) is FactoryRef and _makes_code(settled):
         check_declared(request.source.shapes)
-    check_traced(request.source, recorded=settled.resolved.artifact.needs_gpu)
-    recorded = settled.resolved.artifact.needs_gpu
-    check_not_recorded(settled.model, recorded=recorded)
-    if request.source.kind == "decoder":
-        check_compiled(request.source.spec.quant, recorded=recorded)
+    check_recorded(settled, recorded=settled.resolved.artifact.needs_gpu)
     known = own_operators()
     for name in _cuts(settled, own=True):
         if bare_name(name) not in known:

@@ -7,6 +7,7 @@ from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
 from vcc.engine.graphs.planner.content import GpuContent
 from vcc.engine.graphs.planner.process import plan_in_child
+from vcc.engine.recordable import why_not_recorded
 from vcc.engine.request import Settled
 from vcc.engine.torch_shim.profiles import DeviceProfile, profile_for
 
@@ -39,7 +40,8 @@ def device_profile(settled: Settled) -> DeviceProfile:
         raise ConfigError(
             f"{settled.request.source.name} cannot be compiled for {settled.request.target} yet",
             "this version compiles decoders for GPUs",
-            "compile it for the CPU (--target cpu), or record it on a GPU: --compile none",
+            "compile it for the CPU: --target cpu"
+            + ("" if why_not_recorded(settled) else ", or record it on a GPU: --compile none"),
         )
     return profile_for(settled.request.target, settled.request.profile)
 

@@ -83,7 +83,9 @@ def check_traced(source: Source, *, recorded: bool) -> None:
         raise ConfigError(
             f"{source.name} cannot be recorded",
             "graphs are recorded of built-in decoders and of factories",
-            "use --compile vcc, which makes node tables without a GPU",
+            "compile it for the CPU: --target cpu"
+            if source.is_checkpoint
+            else "use --compile vcc, which makes node tables without a GPU, or --target cpu",
         )
 
 

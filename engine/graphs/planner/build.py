@@ -31,6 +31,7 @@ from vcc.engine.graphs.planner.golden import Goldens, make_goldens
 from vcc.engine.graphs.planner.join import Joined, Part, join_ranges
 from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
 from vcc.engine.graphs.planner.pieces import compile_piece
+from vcc.engine.graphs.planner.refusal import hints_for
 from vcc.engine.graphs.planner.step import StepLimits
 from vcc.engine.graphs.planner.types import PlannedPiece
 from vcc.engine.graphs.program import Program
@@ -92,6 +93,11 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
         CompileError: a stage failed, or the model holds what a node table cannot express.
         DeviceError: this build of torch cannot compile for a GPU.
     """
+    with hints_for(planning.settled):
+        return _planned(planning, scratch)
+
+
+def _planned(planning: Planning, scratch: Path) -> GpuContent:
     with planning.stage("import"):
         cuda_build.install(planning.profile, scratch)
         check_options(dict(planning.settled.resolved.config.inductor_config or ()))
