@@ -129,7 +129,11 @@ TrustRemoteCode = Annotated[
 ]
 InputShapes = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--shape", metavar="NAME=8x128", help="input of a factory's module (repeatable)"),
+    typer.Option(
+        "--shape",
+        metavar="NAME=8x128",
+        help="input of a factory's module, an encoder or a vision model (repeatable)",
+    ),
 ]
 MaxModelLen = Annotated[
     Optional[int],  # noqa: UP045
