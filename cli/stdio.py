@@ -30,14 +30,13 @@ def answer_lines(session: Session, overrides: Overrides, *, chat: bool) -> RunRe
         from vcc.engine.runtime.report import make_report
         from vcc.engine.serving import Serving
         from vcc.engine.session import open_session
-        from vcc.engine.stdio import Stdio, read_lines
+        from vcc.engine.stdio import Descriptor, Stdio, read_lines
     source = session.settled.request.source
     check_answers(source)
     ready = open_session(session)
     serving = Serving(ready.booted.runner, source)
-    stream = None if sys.stdin is None else sys.stdin.buffer
     with session.ledger.phase("generate"):
-        lines = () if stream is None else read_lines(stream.readline)
+        lines = () if sys.stdin is None else read_lines(Descriptor(sys.stdin.fileno()).readline)
         Stdio(serving, out_line, overrides, chat=chat).run(lines)
     ready.booted.account(session.counters)
     return make_report(

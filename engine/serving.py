@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import UsageError, VccError
 from vcc.engine.answer import Growing, check_answers
 from vcc.engine.prompt import Prompt
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.chat import encode_chat
 from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides, resolve_generation
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
+from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.placed import check_loras, chunks_of, watch
 from vcc.engine.runtime.report import Answer
 from vcc.engine.runtime.sample import sample
@@ -38,14 +39,16 @@ class Part:
     Attributes:
         number: of the prompt, as `submit` gave it.
         text: the text that became certain, often empty; token ids for a model without tokenizer.
-        token: its id.
+        token: its id; -1 with an error.
         answer: the whole, when it ends here.
+        error: why it ends here without one; the other prompts go on.
     """
 
     number: int
     text: str
     token: int
     answer: Answer | None
+    error: VccError | None = None
 
 
 class Serving:
@@ -124,9 +127,12 @@ class Serving:
         if not self.busy:
             return ()
         runner = self._runner
-        if isinstance(runner, DeviceSampler) and runner.samples:
-            return tuple(self._part(event) for event in self._on_device(runner))
-        return tuple(self._part(event) for event in self._on_host())
+        sampler = runner if isinstance(runner, DeviceSampler) and runner.samples else None
+        try:
+            events = tuple(self._on_host()) if sampler is None else self._on_device(sampler)
+        except AdapterUnreadable as error:  # before anything of the step has run
+            return self._failed(error)
+        return tuple(self._part(event) for event in events)
 
     def _on_host(self) -> Iterator[TokenEvent]:
         step = self._scheduler.schedule()
@@ -155,6 +161,13 @@ class Serving:
             return Part(event.request, text, event.token, None)
         del self._growing[event.request]
         return Part(event.request, text, event.token, growing.answer())
+
+    def _failed(self, error: AdapterUnreadable) -> tuple[Part, ...]:
+        """End the prompts of an adapter."""
+        numbers = [request.index for request in self._scheduler.drop(error.name)]
+        for number in numbers:
+            del self._growing[number]
+        return tuple(Part(number, "", -1, None, error) for number in numbers)
 
     def _ids(self, prompt: str | Sequence[int], *, chat: bool) -> tuple[int, ...]:
         if not isinstance(prompt, str):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ from vcc.engine.serving import Part, Serving
 
 LONGEST_LINE = 1 << 20
 """Bytes of a request; a longer line is refused and skipped."""
+
+_AT_ONCE = 1 << 16
 
 WAITING = 1024
 """Lines that are read ahead; who writes faster waits."""
@@ -53,6 +56,30 @@ class Line:
 
     number: int
     data: bytes | None
+
+
+class Descriptor:
+    """Lines of a file descriptor, whose buffer has no lock.
+
+    A thread that waits in `sys.stdin.buffer` holds its lock, and Python aborts a process that ends
+    meanwhile.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._held = descriptor, bytearray()
+
+    def readline(self, most: int) -> bytes:
+        """The next line with its end, or `most` bytes of it; nothing at the end of the input."""
+        looked = 0
+        while (end := self._held.find(b"\n", looked) + 1) == 0 and len(self._held) < most:
+            looked = len(self._held)
+            data = os.read(self._descriptor, _AT_ONCE)
+            if not data:
+                break
+            self._held += data
+        line = bytes(self._held[: min(end or len(self._held), most)])
+        del self._held[: len(line)]
+        return line
 
 
 def read_lines(read: Callable[[int], bytes]) -> Iterator[Line]:
@@ -133,6 +160,10 @@ class Stdio:
 
     def _told(self, part: Part) -> None:
         name = self._ids[part.number]
+        if part.error is not None:
+            del self._ids[part.number]
+            self._emit({"line": part.number + 1, "id": name, "error": part.error.as_dict()})
+            return
         if part.text:
             self._emit({"id": name, "text": part.text})
         if part.answer is not None:

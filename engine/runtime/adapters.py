@@ -7,15 +7,17 @@ writes the values of a slot, and nothing is built anew. Torch-free.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.lora.adapter import Adapter, open_adapter
 from vcc.engine.models.lora.spec import NO_SLOT, LoraSpec, projections
 from vcc.engine.monitor import Counters
+from vcc.engine.runtime.no_adapters import AdapterUnreadable
 
 Write = Callable[[int, Adapter | None], None]
 """Puts an adapter into a slot; None clears it."""
@@ -90,9 +92,14 @@ class Adapters:
         del self._loaded[name]
 
     def rewrite(self) -> None:
-        """Write every slot again, after their memory was lost."""
-        for name, slot in self._slots.items():
-            self._write(slot, self._loaded[name])
+        """Write every slot again, after their memory was lost.
+
+        An adapter that cannot be read gives its slot up; its next use says why.
+        """
+        for name, slot in list(self._slots.items()):
+            del self._slots[name]
+            with suppress(AdapterUnreadable):
+                self._put(slot, name, self._loaded[name])
 
     def check(self, name: str) -> None:
         """Raise UsageError for a name that no loaded adapter has."""
@@ -113,6 +120,7 @@ class Adapters:
 
         Raises:
             UsageError: more adapters than slots, or one that is not loaded.
+            AdapterUnreadable: the file of one is not as it was loaded; it has no slot then.
         """
         wanted = dict.fromkeys(name for name in names if name)
         if len(wanted) > self.lora.slots:
@@ -131,7 +139,10 @@ class Adapters:
         return {"": NO_SLOT} | {name: self._slots[name] for name in wanted}
 
     def _put(self, slot: int, name: str, adapter: Adapter) -> None:
-        self._write(slot, adapter)
+        try:
+            self._write(slot, adapter)
+        except ModelError as error:
+            raise AdapterUnreadable(name, error) from error
         self._counters.add("adapter_slots")
         self._slots[name] = slot
 

@@ -1,8 +1,21 @@
-"""The refusal of an adapter for code that has none; imported by every process that steps."""
+"""Refusals that adapters bring into a step; imported by every process that steps."""
 
 from __future__ import annotations
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import ModelError, UsageError
+
+
+class AdapterUnreadable(ModelError):
+    """The matrices of a loaded adapter cannot be read: requests for it fail, others go on.
+
+    Args:
+        name: of the adapter.
+        cause: why; what it says is said.
+    """
+
+    def __init__(self, name: str, cause: ModelError) -> None:
+        super().__init__(cause.what, cause.why, cause.hint)
+        self.name = name
 
 
 def no_adapters() -> UsageError:

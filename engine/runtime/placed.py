@@ -46,6 +46,7 @@ def chunks_of(runner: object, step: Sequence[Scheduled]) -> list[Chunk]:
 
     Raises:
         UsageError: an adapter is gone, or a step is under way.
+        AdapterUnreadable: the file of one is not as it was loaded; nothing has run.
     """
     slots = slots_of(runner, [one.sequence for one in step])
     return [replace(one.chunk, slot=slots[one.sequence.request.lora]) for one in step]

@@ -234,6 +234,15 @@ class Scheduler:
             sequence.table.release()
         return finish
 
+    def drop(self, lora: str) -> tuple[Request, ...]:
+        """Give up all requests for an adapter, between two steps; they are returned."""
+        gone = [one for one in (*self._running, *self._waiting) if one.request.lora == lora]
+        self._running = [one for one in self._running if one not in gone]
+        self._waiting = deque(one for one in self._waiting if one not in gone)
+        for one in gone:
+            one.table.release()
+        return tuple(one.request for one in gone)
+
     def loras(self) -> frozenset[str]:
         """Names of the adapters of all requests under way."""
         return frozenset(one.request.lora for one in (*self._running, *self._waiting))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.adapters import make_adapter
@@ -14,7 +17,9 @@ from vcc.cache.errors import UsageError
 from vcc.cli import main
 from vcc.engine.adapters import parse_adapters
 from vcc.engine.runtime.scheduler import Request
+from vcc.engine.stdio import Line, Stdio
 
+NAMES = ("", "one", "two", "one")
 EAGER = ("--compile", "none", "--mode", "none")
 
 
@@ -140,6 +145,31 @@ def test_a_program_loads_and_unloads_adapters(folder: Path, tmp_path: Path) -> N
     model.unload_lora("one")
     model.unload_lora("two")
     assert tokens() == before
+
+
+def test_a_changed_file_ends_the_requests_for_it_and_no_others(folder: Path, tmp_path: Path):
+    changed = shutil.copytree(folder / "two", tmp_path / "two")
+    model = vcc.load(
+        str(folder / "base"),
+        target="cpu",
+        cache_dir=tmp_path / "store",
+        compilation={"mode": "NO_COMPILATION", "cuda_graph_mode": "none"},
+        enable_lora=True,
+        max_loras=1,
+        max_lora_rank=4,
+    )
+    model.load_lora("one", folder / "one")
+    model.load_lora("two", changed)
+    weights = changed / "adapter_model.safetensors"
+    weights.write_bytes((folder / "one" / weights.name).read_bytes())
+    told: list[Mapping[str, Any]] = []
+    asked = [{"prompt": [5, 6, 7], "id": name or "none", "lora": name} for name in NAMES]
+    lines = [Line(index + 1, json.dumps(one).encode()) for index, one in enumerate(asked)]
+    Stdio(model.serving(), told.append, vcc.Overrides(max_new_tokens=3)).run(lines)
+    (refused,) = [one for one in told if "error" in one]
+    assert (refused["line"], refused["id"], refused["error"]["exit"]) == (3, "two", 2)
+    assert "is not the file that was loaded" in refused["error"]["what"]
+    assert [one["id"] for one in told if "finish_reason" in one] == ["none", "one", "one"]
 
 
 def test_names_and_directories_of_adapters() -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from support.fake_runner import FakeRunner, limits, logits_of
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.models.source import open_source
 from vcc.engine.runtime.batch import StepBatch
 from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.sample import SamplingParams
 from vcc.engine.runtime.scheduler import Request
 from vcc.engine.serving import Serving
@@ -112,3 +113,42 @@ def test_a_number_is_of_one_prompt_at_a_time() -> None:
     assert one.submit([2], SHORT) == 5
     drained(one)
     assert one.submit([1], SHORT, number=4) == 4
+
+
+class Broken:
+    """Adapters of which those that begin with `bad` can be loaded, but not read again."""
+
+    def check(self, name: str) -> None:
+        pass
+
+    def watch(self, user: object) -> None:
+        pass
+
+    def slots_for(self, names: Sequence[str]) -> dict[str, int]:
+        for name in names:
+            if name.startswith("bad"):
+                raise AdapterUnreadable(name, ModelError("the file has gone"))
+        return {"": -1} | {name: 0 for name in names if name}
+
+
+@pytest.mark.parametrize("kind", [FakeRunner, Device])
+def test_an_adapter_that_cannot_be_read_ends_its_own_prompts_alone(kind: type[FakeRunner]) -> None:
+    runner = kind(limits(vocab=2048, max_loras=1))
+    runner.adapters = Broken()
+    one, found, failed = Serving(runner, open_source("demo")), {}, {}
+    loras = ("", "bad", "good", "bad", "")
+    for lora in loras[:2]:
+        one.submit([7, 8], SHORT, lora=lora)
+    for lora in loras[2:]:
+        for part in one.step():
+            (failed if part.error else found).setdefault(part.number, []).append(part)
+        one.submit([7, 8], SHORT, lora=lora)
+    while one.busy:
+        for part in one.step():
+            (failed if part.error else found).setdefault(part.number, []).append(part)
+    assert {number: len(parts) for number, parts in failed.items()} == {1: 1, 3: 1}
+    assert all("gone" in parts[0].error.what and not parts[0].answer for parts in failed.values())
+    for number in (0, 2, 4):
+        tokens = list(found[number][-1].answer.token_ids)
+        assert tokens == alone(number, [7, 8], SamplingParams())
+    assert one._scheduler.free_blocks == 64, "what failed gave its blocks back"

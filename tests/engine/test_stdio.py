@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,7 +16,7 @@ from vcc.engine import stdio
 from vcc.engine.models.source import open_source
 from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.serving import Serving
-from vcc.engine.stdio import Line, Stdio, read_lines
+from vcc.engine.stdio import Descriptor, Line, Stdio, read_lines
 
 BAD = {
     b"nonsense": "not valid JSON",
@@ -97,3 +100,67 @@ def test_steps_do_not_wait_for_lines_that_have_not_come() -> None:
     serving = Serving(FakeRunner(limits(vocab=2048)), open_source("demo"))
     Stdio(serving, emit, Overrides(max_new_tokens=2, ignore_eos=True)).run(lines())
     assert [one["id"] for one in said if "finish_reason" in one] == ["first", "second"]
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 70000])
+def test_a_descriptor_gives_lines_however_they_come(pieces: int) -> None:
+    data = b"one\n\ntwo" + b"x" * 5000 + b"\nthree\nend without end"
+    inlet, outlet = os.pipe()
+
+    def write() -> None:
+        for at in range(0, len(data), pieces):
+            os.write(outlet, data[at : at + pieces])
+        os.close(outlet)
+
+    threading.Thread(target=write).start()
+    mine, theirs = Descriptor(inlet), io.BytesIO(data)
+    try:
+        while wanted := theirs.readline(1000):
+            assert mine.readline(1000) == wanted
+        assert mine.readline(1000) == b""
+    finally:
+        os.close(inlet)
+
+
+FAILING = """
+import sys
+from vcc.cache.errors import DeviceError
+from vcc.cli import main, stdio
+
+class Broken:
+    busy = False
+    def __init__(self, *given): pass
+    def submit(self, *given, **named):
+        self.busy = True
+        return 0
+    def step(self): raise DeviceError("the device is lost")
+
+import types, vcc.engine.serving, vcc.engine.session
+vcc.engine.serving.Serving = Broken
+ready = types.SimpleNamespace(booted=types.SimpleNamespace(runner=None))
+vcc.engine.session.open_session = lambda session: ready
+main.main()
+"""
+
+
+def test_a_step_that_fails_ends_the_process_while_its_input_is_open(tmp_path) -> None:
+    """With the exit code of its error, though a thread waits for the next line."""
+    done = subprocess.Popen(
+        [sys.executable, "-c", FAILING, "run", "demo", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"VCC_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.stdin is not None
+    try:
+        done.stdin.write(b'{"prompt": [1]}\n')
+        done.stdin.flush()
+        assert done.wait(60) == 3
+        assert done.stderr is not None
+        said = done.stderr.read()
+        assert b"the device is lost" in said
+        assert b"Fatal Python error" not in said
+    finally:
+        done.kill()
+        done.communicate()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from vcc.engine.runtime.descriptors import count_loras
 from vcc.engine.runtime.dispatch import Dispatcher, GraphMode, lora_counts
 from vcc.engine.runtime.inputs import check_batch
 from vcc.engine.runtime.kv import BlockPool, BlockTable
+from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.player import adapters as on_device
 from vcc.engine.runtime.scheduler import Request, Scheduler
 from vcc.engine.runtime.turn import Turn
@@ -80,6 +82,30 @@ def test_loading_and_unloading_write_one_slot_and_compile_nothing(folder: Path) 
     assert found.names == ()
     with pytest.raises(UsageError, match="no adapter called 'a'"):
         found.unload("a")
+
+
+def test_an_adapter_that_cannot_be_read_has_no_slot_and_the_others_keep_theirs(
+    folder: Path,
+) -> None:
+    gone: list[Path] = []
+
+    def write(slot: int, adapter: Any) -> None:
+        if adapter is not None and adapter.directory in gone:
+            raise ModelError("the file has gone", "removed", "load it again")
+
+    found = Adapters(LLAMA, LORA, write, Counters())
+    other = shutil.copytree(folder, folder.with_name("other"))
+    found.load("a", folder)
+    found.load("b", other)
+    gone.append(other)
+    found.rewrite()
+    assert found.slots_for(["a"]) == {"": -1, "a": 0}
+    with pytest.raises(AdapterUnreadable, match="has gone: removed") as caught:
+        found.slots_for(["a", "b"])
+    assert (caught.value.name, caught.value.hint) == ("b", "load it again")
+    assert found.slots_for(["a"]) == {"": -1, "a": 0}
+    gone.clear()
+    assert found.slots_for(["b"])["b"] == 1
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201])
