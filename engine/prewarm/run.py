@@ -197,9 +197,13 @@ def stored(settled: Settled, store: Store, refs: _Refs | None = None) -> tuple[E
     why = "no artifact of this model, dtype and options"
     for entry in (refs or _Refs(store)).find(base, pairs(fields)):
         try:
-            if keys.same_code(store.load(entry).manifest):
+            manifest = store.load(entry).manifest
+            if not keys.same_code(manifest):
+                why = f"artifact {entry.id.short} was made by another toolchain or vcc"
+            elif not keys.same_plan(manifest):
+                why = f"artifact {entry.id.short} has another plan over the same code"
+            else:
                 return entry, ""
-            why = f"artifact {entry.id.short} was made by another toolchain or vcc"
         except VccError as error:
             store.quarantine(entry, error)
             why = f"artifact {entry.id.short} cannot be used: {error}"

@@ -18,6 +18,7 @@ from vcc.cache.store import Store
 from vcc.engine.forecast import Work, forecast
 from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.models.transformers.bound import traced_bindings
+from vcc.engine.prewarm.run import stored
 from vcc.engine.request import settle
 from vcc.engine.session import Session, open_session
 
@@ -58,6 +59,16 @@ def test_an_artifact_that_reads_what_the_checkpoint_lacks_is_no_hit(
         open_session(Session(settled, store, require_warm=True), ())
     assert caught.value.why == found.part("request").detail
     assert "bindings read tensors that this checkpoint has not" in caught.value.why
+
+
+def test_a_prewarm_of_such_a_checkpoint_is_missing(checkpoint: Path, tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store")
+    built(ask(checkpoint, **EAGER), store)
+    assert stored(settle(ask(checkpoint, **EAGER)), store)[0] is not None
+    lacking = changed(checkpoint, tmp_path / "model", lambda tensors: tensors.pop(MATRIX))
+    entry, why = stored(settle(ask(lacking, **EAGER)), store)
+    assert entry is None
+    assert "has another plan over the same code" in why
 
 
 @pytest.mark.parametrize(
