@@ -143,6 +143,8 @@ def _differences(
         if module not in sizes:
             yield f"{module[:120]} {_no_place(module)}"
             continue
+        if field := config.coverage.lacks(module):
+            yield f"{module} has matrices, but {field} of {FILE} leaves it out"
         (outer, inner), rank = sizes[module], config.rank_of(module)
         for info, suffix, shape in (
             (a, SUFFIXES[0], (rank, inner)),

@@ -9,15 +9,18 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.json_file import read_json
+from vcc.engine.models.lora.coverage import Coverage, read_coverage
 
 FILE = "adapter_config.json"
 
 HIGHEST_RANK = 1 << 16
+LOWEST_ALPHA = 1e-6
 
 REFUSED: Mapping[str, str] = {
     "use_dora": "it is DoRA, which scales whole columns of the weights",
@@ -58,6 +61,7 @@ class AdapterConfig:
         rank, alpha: where no pattern says otherwise.
         rank_stabilised: the scale is alpha / sqrt(rank), not alpha / rank.
         ranks, alphas: of modules whose names end with the key.
+        coverage: which modules it changes.
     """
 
     rank: int
@@ -65,6 +69,7 @@ class AdapterConfig:
     rank_stabilised: bool
     ranks: Mapping[str, int]
     alphas: Mapping[str, float]
+    coverage: Coverage
 
     def rank_of(self, module: str) -> int:
         """The rank of a module's matrices."""
@@ -106,6 +111,7 @@ def read_config(directory: Path) -> AdapterConfig:
         rank_stabilised=_flag(file, "use_rslora", found.get("use_rslora")),
         ranks={k: int(v) for k, v in _pattern(file, "rank_pattern", found, whole=True).items()},
         alphas=_pattern(file, "alpha_pattern", found),
+        coverage=read_coverage(found, partial(_refused, file)),
     )
 
 
@@ -132,9 +138,11 @@ def _flag(file: Path, name: str, value: Any) -> bool:
 
 def _number(file: Path, name: str, value: Any, *, whole: bool = False) -> float:
     kinds = (int,) if whole else (int, float)
-    if type(value) not in kinds or not 0 < value <= HIGHEST_RANK:
+    least = 1 if whole else LOWEST_ALPHA
+    if type(value) not in kinds or not least <= value <= HIGHEST_RANK:
         wanted = "a whole number" if whole else "a number"
-        raise _refused(file, f"{name} is {value!r:.40}, not {wanted} from 1 to {HIGHEST_RANK}")
+        wanted = f"{wanted} from {least} to {HIGHEST_RANK}"
+        raise _refused(file, f"{name} is {value!r:.40}, not {wanted}")
     return float(value)
 
 

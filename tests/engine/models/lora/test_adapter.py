@@ -80,11 +80,23 @@ def test_ranks_and_alphas_by_module(base: Path, tmp_path: Path) -> None:
         ({"r": True}, "r is True"),
         ({"r": 10**9}, "r is 1000000000"),
         ({"use_rslora": "yes"}, "use_rslora is 'yes', neither true nor false"),
-        ({"lora_alpha": "16"}, "lora_alpha is '16', not a number"),
+        ({"lora_alpha": "16"}, "lora_alpha is '16', not a number from 1e-06 to 65536"),
+        ({"lora_alpha": 1e-300}, "lora_alpha is 1e-300, not a number from 1e-06 to 65536"),
+        ({"lora_alpha": 65537}, "lora_alpha is 65537, not a number from 1e-06 to 65536"),
         ({"lora_alpha": float("nan")}, "lora_alpha is nan"),
         ({"rank_pattern": {"(a+)+$": 4}}, "only plain names of modules"),
         ({"rank_pattern": [4]}, "rank_pattern is no object"),
         ({"alpha_pattern": {"q_proj": -1}}, "alpha_pattern.q_proj is -1"),
+        (
+            {"alpha_pattern": {"q_proj": 1e-300}},
+            "alpha_pattern.q_proj is 1e-300, not a number from 1e-06 to 65536",
+        ),
+        ({"target_modules": r".*\.q_proj"}, "target_modules is the expression '.*"),
+        ({"target_modules": {"q_proj": 1}}, "target_modules is {'q_proj': 1}, no list of names"),
+        ({"exclude_modules": ["(a+)+$"]}, "exclude_modules holds '(a+)+$': only plain names"),
+        ({"layers_to_transform": [-1]}, "layers_to_transform is [-1], no numbers of layers"),
+        ({"layers_to_transform": True}, "layers_to_transform is True, no numbers of layers"),
+        ({"layers_pattern": "layers"}, "layers_pattern is set, and layers_to_transform is not"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(
@@ -201,7 +213,10 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = st.sampled_from(
-    ["r", "lora_alpha", "rank_pattern", "alpha_pattern", "bias", "use_rslora", "target_modules"]
+    [
+        *("r", "lora_alpha", "rank_pattern", "alpha_pattern", "bias", "use_rslora"),
+        *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+    ]
 )
 
 
