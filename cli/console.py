@@ -99,10 +99,7 @@ def note(reason: str) -> None:
 
 
 def show_error(error: VccError) -> None:
-    """What, why and hint on standard error, the first word red on a terminal.
-
-    Names in it may come from a download: they cannot steer the terminal.
-    """
+    """What, why and hint on standard error; names from a download cannot steer the terminal."""
     what = printable(error.what)
     if _on_terminal():
         _console().print("error", style="bold red", end="")

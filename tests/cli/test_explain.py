@@ -60,7 +60,7 @@ def test_an_empty_store_and_a_hit_are_said(vcc, engine):
     done = vcc("explain", "demo")
     assert done.out.startswith("hit: artifact ")
     assert "a build here would compile again" in done.out, "the fake engine's key is none of ours"
-    assert "version.torch" in done.out
+    assert "version.torch" in vcc("explain", "demo", "--json").out
 
 
 def test_many_causes_are_cut_and_json_has_them_all(vcc, engine):

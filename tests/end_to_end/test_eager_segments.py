@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,7 +82,13 @@ def test_breaks_of_your_own(store: Store, wanted: list[list[int]]) -> None:
     assert answers(runner, PROMPTS, NEW) == wanted
 
 
-def test_d17_without_segments_piecewise_is_refused() -> None:
-    """D17: a GPU records whole steps, and a module has no step."""
+def test_d17_without_segments_piecewise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D17: a module has no step that could be recorded in segments."""
+    (tmp_path / "plain.py").write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.ReLU()\n"
+    )
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="needs pieces"):
-        settle(ask("demo", **DEMO, mode="piecewise", target="sm_90"))
+        settle(ask("plain:make", inputs=("x=4x8",), compile="none", mode="piecewise"))
