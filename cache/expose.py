@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,9 @@ from vcc.cache.errors import DeviceError
 from vcc.cache.folder import write_all
 from vcc.cache.process import Process
 from vcc.cache.trouble import storage
+
+SEAL_PAUSES = (0.01, 0.05, 0.2, 0.5)
+"""Seconds between attempts to seal a memory file that is busy."""
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 # Not in the os module: the file is never executed as a program, only mapped. Linux >= 6.3.
@@ -99,13 +103,25 @@ def sealed(name: str, data: bytes | memoryview, *, executable: bool) -> int:
     try:
         with storage("fill the memory file", name):
             write_all(fd, data)
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+            _seal(fd)
         if executable and data:
             _check_executable(fd)
     except BaseException:
         os.close(fd)
         raise
     return fd
+
+
+def _seal(fd: int) -> None:
+    # Pages that the kernel itself holds for a moment count as written to.
+    for pause in (*SEAL_PAUSES, None):
+        try:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or pause is None:
+                raise
+            time.sleep(pause)
 
 
 def _memory_file(name: str) -> int:

@@ -110,9 +110,7 @@ def _handle(
                 client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
                 return
             with _upstream(client, head, home, idle_s) as server:
-                begun = _relay(client, server, idle_s)
-                if _PAGE.match(begun):
-                    guard.pages.append(scrubbed(begun.split(b"\r\n", 1)[0].decode("latin-1"), 100))
+                _relay(client, server, idle_s, guard)
     finally:
         room.release()
 
@@ -184,8 +182,8 @@ def _with_header(head: bytes, header: bytes, secure: bool) -> bytes:
     return first + b"\r\n" + header + close + rest
 
 
-def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> bytes:
-    """Carry bytes both ways until one side ends; how the answer began."""
+def _relay(client: socket.socket, server: socket.socket, idle_s: float, guard: Guard) -> None:
+    """Carry bytes both ways until one side ends; a page is noted before the client has it."""
     other, begun = {client: server, server: client}, b""
     with selectors.DefaultSelector() as waiting:  # select() takes small descriptors only
         for one in other:
@@ -195,8 +193,13 @@ def _relay(client: socket.socket, server: socket.socket, idle_s: float) -> bytes
                 one = client if key.fileobj is client else server
                 part = one.recv(CHUNK)
                 if not part:
-                    return begun
+                    return
                 if one is server and len(begun) < MAX_HEAD:
                     begun += part
+                    _note_page(guard, begun)
                 other[one].sendall(part)
-    return begun
+
+
+def _note_page(guard: Guard, begun: bytes) -> None:
+    if not guard.pages and _PAGE.match(begun):
+        guard.pages.append(scrubbed(begun.split(b"\r\n", 1)[0].decode("latin-1"), 100))

@@ -14,7 +14,7 @@ import pytest
 from support.stores import manifest_of
 
 from vcc.cache.digest import Digest
-from vcc.cache.errors import Exit
+from vcc.cache.errors import Exit, StorageError
 from vcc.cache.expose import ExecForbidden, exposed, link_names, sealed
 from vcc.cache.loaded import Loaded
 from vcc.cache.store import Store
@@ -127,6 +127,28 @@ def refuse(code):
 def expose_one():
     with exposed({"piece/1.so": Digest.of(b"x")}, {"piece/1.so": b"x"}):
         pass
+
+
+@pytest.mark.parametrize("times", [2, 9])
+def test_a_memory_file_that_the_kernel_holds_is_sealed_in_a_moment(monkeypatch, times):
+    """Under load the kernel may hold a page that was just written: EBUSY."""
+    real, asked = fcntl.fcntl, []
+
+    def busy(fd: int, what: int, value: int = 0) -> int:
+        asked.append(what)
+        if asked.count(fcntl.F_ADD_SEALS) <= times:
+            raise OSError(errno.EBUSY, "busy")
+        return real(fd, what, value)
+
+    monkeypatch.setattr("vcc.cache.expose.fcntl.fcntl", busy)
+    monkeypatch.setattr("vcc.cache.expose.SEAL_PAUSES", (0.0,) * 4)
+    if times > 4:
+        with pytest.raises(StorageError, match="busy"):
+            sealed("x.so", b"bytes", executable=False)
+        return
+    fd = sealed("x.so", b"bytes", executable=False)
+    assert real(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
+    os.close(fd)
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EACCES])
