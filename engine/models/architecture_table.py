@@ -208,6 +208,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 REFUSED = {
     "Gemma3ForConditionalGeneration": "a vision tower beside its decoder",
+    "Phi4MultimodalForCausalLM": "vision and speech towers beside its decoder",
     "DeepseekV2ForCausalLM": "multi-head latent attention (MLA)",
     "DeepseekV3ForCausalLM": "multi-head latent attention (MLA)",
     "MambaForCausalLM": "state-space layers (Mamba)",

@@ -9,14 +9,13 @@ docs/benchmarks/experts.json.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from measure import Pair, calm, in_pairs, verdicts, write
+from measure import Pair, in_pairs, judged
 from torch import Tensor
 from transformers import MixtralConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
@@ -100,20 +99,16 @@ def main() -> int:
         f"{row['dtype']} {row['layer']}, {row['tokens']} tokens: vcc / loop": row["ratio"]
         for row in rows
     }
-    limits = dict.fromkeys(ratios, LIMIT)
-    missed = verdicts(ratios, limits)
-    content = {
-        "what": f"experts of a layer on the CPU beside the loop of transformers' Mixtral; {calm()}",
-        "operators": backend.reason,
-        "rounds": options.rounds,
-        "threads": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1),
-        "rows": rows,
-        "ratios": ratios,
-        "limits": limits,
-    }
-    print(f"written: {write('experts', content)}")
-    return missed
+    return judged(
+        "experts",
+        "experts of a layer on the CPU beside the loop of transformers' Mixtral",
+        ratios,
+        LIMIT,
+        operators=backend.reason,
+        rounds=options.rounds,
+        threads=torch.get_num_threads(),
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

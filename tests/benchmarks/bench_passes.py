@@ -31,7 +31,7 @@ from bench_steps import (
     config_of,
     write_weights,
 )
-from measure import calm, in_pairs, verdicts, write
+from measure import in_pairs, judged
 
 from vcc.cache.store import Store
 from vcc.cli.request import ModelOptions, build_request
@@ -127,20 +127,16 @@ def main() -> int:
         ]
         for row in rows
     }
-    limits = dict.fromkeys(ratios, LIMIT)
-    missed = verdicts(ratios, limits)
-    content = {
-        "what": "a step with passes beside one without: fusions where every custom op is on, and "
-        f"the passes of a default build beside none; {calm()}",
-        "rounds": options.rounds,
-        "threads": torch.get_num_threads(),
-        "load": round(os.getloadavg()[0], 1),
-        "rows": rows,
-        "ratios": ratios,
-        "limits": limits,
-    }
-    print(f"written: {write('passes', content)}")
-    return missed
+    return judged(
+        "passes",
+        "a step with passes beside one without: fusions where every custom op is on, and passes "
+        "of a default build beside none",
+        ratios,
+        LIMIT,
+        rounds=options.rounds,
+        threads=torch.get_num_threads(),
+        rows=rows,
+    )
 
 
 if __name__ == "__main__":

@@ -160,6 +160,20 @@ def write(name: str, content: Mapping[str, object]) -> Path:
     return path
 
 
+def judged(name: str, what: str, ratios: Mapping[str, float], limit: float, **more: object) -> int:
+    """Judge ratios by one limit and write them with the machine's load; 1 when one is above.
+
+    Args:
+        what: was measured; whether the machine was calm is added.
+        more: further content of the file.
+    """
+    limits = dict.fromkeys(ratios, limit)
+    missed = verdicts(ratios, limits)
+    told = {"what": f"{what}; {calm()}", "load": round(os.getloadavg()[0], 1), **more}
+    print(f"written: {write(name, {**told, 'ratios': ratios, 'limits': limits})}")
+    return missed
+
+
 def verdicts(ratios: Mapping[str, float], limits: Mapping[str, float]) -> int:
     """Print each ratio beside its limit; returns 1 when one is above."""
     for name, ratio in ratios.items():

@@ -16,14 +16,13 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from common import Row, publish, python
+from common import Row, measured_apart, publish
 
 ROOT = Path(__file__).resolve().parents[3]
 FACTOR = 1.25
@@ -49,11 +48,8 @@ def main() -> int:
     if options.measure:
         Path(options.measure).write_text(json.dumps(measured(options.tokens, options.tiles)))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "experts.json"
-        words = ("--measure", out, "--tokens", *options.tokens, "--tiles", *options.tiles)
-        python("bench_experts.py", *words)
-        found: dict[str, Any] = json.loads(out.read_text())
+    words = ("--tokens", *options.tokens, "--tiles", *options.tiles)
+    found = measured_apart("bench_experts.py", *words)
     what = "a layer of 128 experts, 8 a row, of 2,048 and 768 values in bf16, microseconds"
     tables = {"Microseconds of other tiles": found["tiles"]} if found["tiles"] else {}
     return publish("experts", what, list(rows_of(found)), {"tables": tables, "details": found})

@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Row, publish, python
+from common import Row, measured_apart, publish
 
 ROOT = Path(__file__).resolve().parents[3]
 HIDDEN = 4096
@@ -42,10 +41,7 @@ def main() -> int:
     if options.measure:
         Path(options.measure).write_text(json.dumps(measured(options.tokens)))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "norm_linear.json"
-        python("bench_norm_linear.py", "--measure", out, "--tokens", *options.tokens)
-        found: list[dict[str, Any]] = json.loads(out.read_text())
+    found = measured_apart("bench_norm_linear.py", "--tokens", *options.tokens)
     what = f"rms_norm_linear beside rms_norm and a product, {HIDDEN} values in bf16"
     return publish("norm_linear", what, list(rows_of(found)), {"details": found})
 

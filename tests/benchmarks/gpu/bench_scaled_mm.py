@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Row, publish, python
+from common import Row, measured_apart, publish
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPES = {
@@ -49,10 +48,7 @@ def main() -> int:
     if options.measure:
         Path(options.measure).write_text(json.dumps(measured(options.tokens)))
         return 0
-    with tempfile.TemporaryDirectory() as place:
-        out = Path(place) / "scaled_mm.json"
-        python("bench_scaled_mm.py", "--measure", out, "--tokens", *options.tokens)
-        found: list[dict[str, Any]] = json.loads(out.read_text())
+    found = measured_apart("bench_scaled_mm.py", "--tokens", *options.tokens)
     what = "fp8 products of the 8B shape: ours over torch._scaled_mm"
     return publish("scaled_mm", what, list(rows_of(found)), {"details": found})
 

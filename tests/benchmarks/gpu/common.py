@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -113,6 +114,14 @@ def python(script: str, *arguments: object, **more: Any) -> Done:
     """Run a script of this folder, or of another by its path, in a process of its own."""
     path = Path(script) if "/" in script else HERE / script
     return run([sys.executable, path, *arguments], **more)
+
+
+def measured_apart(script: str, *words: object) -> Any:
+    """What a script of this folder measures with `--measure FILE`, in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "measured.json"
+        python(script, "--measure", out, *words)
+        return json.loads(out.read_text())
 
 
 def vcc(*words: object, **more: Any) -> Done:
