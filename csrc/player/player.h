@@ -178,6 +178,7 @@ class Player {
   void share_regions(const Expander& expander);
   void map_caches(int64_t mapped);
   void release_memory() noexcept;
+  void release_weights() noexcept;
   void abandon() noexcept;
   const Prepared& prepared(Mode mode, const Step& step);
   void add_piecewise(Prepared& made, const Step& step) const;
