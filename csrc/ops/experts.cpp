@@ -1,6 +1,7 @@
 // vcc::moe_experts: checks, rows sorted by expert, and the work on torch's threads. The arithmetic
 // is in cpu/expert_products.h.
 #include "ops.h"
+#include "pairs.h"
 #include "work.h"
 
 namespace vcc {
@@ -41,41 +42,6 @@ Shape checked(const Tensor& x, const Tensor& gate_up, const Tensor& down, const 
   check_size(weights, 1, s.top_k, kOp, "weights", "the columns of ids");
   return s;
 }
-
-// Pairs of a row and one of its experts, in order of expert, then of row.
-struct Pairs {
-  std::vector<int64_t> first, next;
-  std::vector<int32_t> token;
-  std::vector<float> weight;
-
-  void sort(const Tensor& weights, const Tensor& ids, const Shape& s) {
-    const int32_t* id = static_cast<const int32_t*>(ids.const_data_ptr());
-    const float* factor = static_cast<const float*>(weights.const_data_ptr());
-    count(id, ids.stride(0), s);
-    token.resize(s.tokens * s.top_k), weight.resize(s.tokens * s.top_k);
-    next.assign(first.begin(), first.end());
-    for (int64_t t = 0; t < s.tokens; ++t) {
-      for (int64_t j = 0; j < s.top_k; ++j) {
-        const int64_t place = next[id[t * ids.stride(0) + j]]++;
-        token[place] = static_cast<int32_t>(t), weight[place] = factor[t * weights.stride(0) + j];
-      }
-    }
-  }
-
- private:
-  void count(const int32_t* id, int64_t stride, const Shape& s) {
-    first.assign(s.experts + 1, 0);
-    for (int64_t t = 0; t < s.tokens; ++t) {
-      for (int64_t j = 0; j < s.top_k; ++j) {
-        const int64_t expert = id[t * stride + j];
-        VCC_CHECK(expert >= 0 && expert < s.experts, kOp, ": ids[", t, ", ", j, "] is ", expert,
-                  ", outside the ", s.experts, " experts of gate_up");
-        ++first[expert + 1];
-      }
-    }
-    for (int64_t i = 0; i < s.experts; ++i) first[i + 1] += first[i];
-  }
-};
 
 int64_t columns_of(int64_t depth, int64_t item_size) {
   const int64_t fit = kItemBytes / std::max<int64_t>(1, depth * item_size);
@@ -129,7 +95,7 @@ Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
   const Shape s = checked(x, gate_up, down, weights, ids);
   const Tensor out = torch::stable::new_empty(x, x.sizes());
   thread_local Pairs pairs;
-  pairs.sort(weights, ids, s);
+  pairs.sort(weights, ids, s.experts, kOp);
   const int64_t count = s.tokens * s.top_k, size = static_cast<int64_t>(x.element_size());
   thread_local Scratch inner;
   ExpertsArgs e{};

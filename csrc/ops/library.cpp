@@ -15,6 +15,7 @@ STABLE_TORCH_LIBRARY_IMPL(vcc, CPU, m) {
   m.impl("lora_shrink", TORCH_BOX(&vcc::lora_shrink));
   m.impl("lora_expand", TORCH_BOX(&vcc::lora_expand));
   m.impl("scaled_linear", TORCH_BOX(&vcc::scaled_linear));
+  m.impl("scaled_experts", TORCH_BOX(&vcc::scaled_experts));
   m.impl("gelu_and_mul", TORCH_BOX(&vcc::gelu_and_mul));
   m.impl("rms_norm_quant", TORCH_BOX(&vcc::rms_norm_quant));
   m.impl("rms_norm_quant_dynamic", TORCH_BOX(&vcc::rms_norm_quant_dynamic));

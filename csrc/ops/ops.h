@@ -34,6 +34,10 @@ Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& x_scal
                      torch::headeronly::ScalarType dtype);
 Tensor gelu_and_mul(const Tensor& x, bool tanh);
 Tensor rms_norm_quant(const Tensor& x, const Tensor& weight, const Tensor& scale, double eps,
+Tensor scaled_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
+                      const Tensor& gate_up_scale, const Tensor& down_scale,
+                      std::optional<Tensor> x_scale, std::optional<Tensor> inner_scale,
+                      const Tensor& weights, const Tensor& ids, double least);
                       double weight_offset);
 std::tuple<Tensor, Tensor> rms_norm_quant_dynamic(const Tensor& x, const Tensor& weight, double eps,
                                                   double weight_offset, int64_t block_size,

@@ -27,6 +27,9 @@ FP8_TYPES = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 SIZES = (5, 3, 2, 4)
 """Sizes of the first symbols of a golden: small, and different from each other."""
 
+ROUNDING = ("_quant", "scaled_experts")
+"""In the names of operators that round to fp8 inside."""
+
 FEWEST = 2
 """Values of an index in the smallest table: token types are 0 or 1."""
 
@@ -198,7 +201,8 @@ def _quantises(piece: Piece) -> bool:
         for given in (*n.args, *n.kwargs.values())
         if isinstance(given, torch.dtype)
     )
-    return named or any("_quant" in (overload_name(node.target) or "") for node in calls)
+    names = [overload_name(node.target) or "" for node in calls]
+    return named or any(mark in name for name in names for mark in ROUNDING)
 
 
 def _bound(eager: Array, reference: Array, narrow: bool, unit: float) -> Bound:

@@ -16,7 +16,7 @@ from support.op_rule import FLIPPED, judge, judge_one
 from support.paged import Heads, paged_batch
 from support.triton_ops import TritonOps
 from vcc.engine.ops import native_experts, native_torch
-from vcc.engine.ops.native_fused import FP8, quantised
+from vcc.engine.ops.native_quant import FP8, quantised
 from vcc.engine.passes.launches import kernels
 
 FP8_ARCH = 89

@@ -29,6 +29,11 @@ int64_t scaled_scratch(const ScaledArgs&, int64_t columns);
 template <class T>
 void scaled(const ScaledArgs&, int64_t column, int64_t columns, float* scratch);
 template <class T>
+void gate_row(const float* x, void* y, int64_t width);
+void add_row(float* sum, const float* x, float factor, int64_t count);
+template <class T>
+void round_row(const float* x, void* y, int64_t width);
+template <class T>
 void expert_up(const ExpertsArgs&, const ExpertTile&, float* scratch);
 template <class T>
 void expert_down(const ExpertsArgs&, const ExpertTile&, float* scratch);

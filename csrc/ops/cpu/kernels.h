@@ -188,6 +188,10 @@ struct Kernels {
   void (*lora_expand[kDtypes])(const LoraArgs&, const LoraTile&);
 };
 
+  // y = silu(x[i]) * x[width + i], rounded.
+  void (*gate_row[kDtypes])(const float* x, void* y, int64_t width);
+  void (*add_row)(float* sum, const float* x, float factor, int64_t count);
+  void (*round_row[kDtypes])(const float* x, void* y, int64_t width);
 // The table for this CPU: chosen once, by vcc::cpu_level().
 const Kernels& kernels();
 // Those for gated experts, which know one more extension of the CPU.

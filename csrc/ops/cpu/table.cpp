@@ -21,6 +21,9 @@ const Kernels kTable = {
     unscale,
     scaled_scratch,
     {scaled<float>, scaled<BF16>},
+    {gate_row<float>, gate_row<BF16>},
+    add_row,
+    {round_row<float>, round_row<BF16>},
     {lora_shrink<float>, lora_shrink<BF16>},
     {lora_expand<float>, lora_expand<BF16>},
 };

@@ -48,7 +48,7 @@ CPU = table(
             *("rotary_embedding", "qk_norm_rope", "kv_write", "rope_kv_write"),
             *("paged_attention", "paged_attention_quant", "topk_softmax", "moe_experts"),
             *("lora_shrink", "lora_expand"),
-            *("scaled_linear", "rms_norm_quant", "rms_norm_quant_dynamic"),
+            *("scaled_linear", "scaled_experts", "rms_norm_quant", "rms_norm_quant_dynamic"),
             *("fused_add_rms_norm_quant", "fused_add_rms_norm_quant_dynamic"),
             *("silu_and_mul_quant", "silu_and_mul_quant_dynamic"),
             *("gelu_and_mul_quant", "gelu_and_mul_quant_dynamic"),

@@ -1,0 +1,181 @@
+"""Experts with fp8 weights: drawn calls of every form, and what plain eager torch gives for them.
+
+    TRITON_INTERPRET=1 python -m support.scaled_expert_cases float32
+
+runs the Triton kernels by the interpreter; inputs are fresh each time, the seed is printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+FP8, MOST, BLOCK, LEAST = torch.float8_e4m3fn, 448.0, 128, 1e-10
+FORMS = ("tensor-static", "tensor-token", "channel-static", "channel-token", "block")
+
+Sizes = tuple[int, int, int, int, int]
+"""Rows, experts, experts a row, width of a row and of an expert."""
+
+SIZES: tuple[Sizes, ...] = (
+    (1, 4, 2, 32, 16),
+    (37, 8, 3, 50, 23),
+    (9, 64, 8, 128, 128),
+    (70, 5, 4, 256, 128),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Arguments of `vcc::scaled_experts`, in order."""
+
+    x: Tensor
+    gate_up: Tensor
+    down: Tensor
+    gate_up_scale: Tensor
+    down_scale: Tensor
+    x_scale: Tensor | None
+    inner_scale: Tensor | None
+    weights: Tensor
+    ids: Tensor
+    least: float = LEAST
+
+    def arguments(self) -> list[Tensor | float | None]:
+        return [getattr(self, one.name) for one in fields(self)]
+
+    def to(self, device: str) -> Call:
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        moved = {n: t.to(device) for n, t in given.items() if isinstance(t, Tensor)}
+        return replace(self, **moved)
+
+
+def drawn(form: str, sizes: Sizes, dtype: torch.dtype, used: int = 0) -> Call:
+    """A call whose last expert gets no row, where one can be left out.
+
+    Args:
+        form: one of FORMS.
+        sizes: of the call.
+        dtype: of rows and results.
+        used: experts that rows are sent to; 0 is all but the last.
+    """
+    tokens, count, top_k, hidden, width = sizes
+    whole = used or (count - 1 if count > top_k else count)
+    routes = [torch.randperm(whole)[:top_k] for _ in range(tokens)]
+    ids = torch.stack(routes) if routes else torch.zeros(0, top_k)
+    gate_up, gate_up_scale = _weight(form, torch.randn(count, 2 * width, hidden) / hidden**0.5, 2)
+    down, down_scale = _weight(form, torch.randn(count, hidden, width) / width**0.5, 1)
+    static = form.endswith("static")
+    return Call(
+        torch.randn(tokens, hidden).to(dtype),
+        *(gate_up, down, gate_up_scale, down_scale),
+        # Some values are beyond what a given scale reaches.
+        (0.5 + torch.rand(count)) * 3 / MOST if static else None,
+        (0.5 + torch.rand(count)) / MOST if static else None,
+        torch.rand(tokens, top_k),
+        ids.to(torch.int32),
+    )
+
+
+def _weight(form: str, weight: Tensor, parts: int) -> tuple[Tensor, Tensor]:
+    """Weights [E, rows, columns] in fp8, each part of very different size, and their scales."""
+    count, rows, columns = weight.shape
+    weight = weight * torch.logspace(-1, 1, parts).repeat_interleave(rows // parts)[:, None]
+    weight = weight * (0.3 + torch.rand(count, 1, 1))
+    if form.startswith("tensor"):
+        scale = weight.abs().view(count, parts, -1).amax(-1) / MOST
+        each = scale.repeat_interleave(rows // parts, 1)[..., None]
+    elif form.startswith("channel"):
+        scale = weight.abs().amax(-1) / MOST
+        each = scale[..., None]
+    else:
+        cut = weight.view(count, rows // BLOCK, BLOCK, columns // BLOCK, BLOCK)
+        scale = cut.abs().amax((2, 4)) / MOST
+        each = scale.repeat_interleave(BLOCK, 1).repeat_interleave(BLOCK, 2)
+    return (weight / each).clamp(-MOST, MOST).to(FP8), scale
+
+
+def eager(call: Call) -> Tensor:
+    """One expert after another in fp64, but for what the dtype and fp8 keep on the way."""
+    out = torch.zeros(call.x.shape, dtype=torch.float64, device=call.x.device)
+    for expert in call.ids.unique().tolist():
+        rows, choices = torch.where(call.ids == expert)
+        left = _through(call, call.x[rows], call.x_scale, expert)
+        gate_up = _wide(call.gate_up[expert], call.gate_up_scale[expert])
+        gate, up = torch.nn.functional.linear(left, gate_up).chunk(2, dim=-1)
+        inner = (torch.nn.functional.silu(gate) * up).to(call.x.dtype)
+        left = _through(call, inner, call.inner_scale, expert)
+        each = torch.nn.functional.linear(left, _wide(call.down[expert], call.down_scale[expert]))
+        out.index_add_(0, rows, each * call.weights[rows, choices, None].double())
+    return out
+
+
+def _through(call: Call, x: Tensor, given: Tensor | None, expert: int) -> Tensor:
+    wide = x.float()
+    if given is not None:
+        scale = given[expert]
+        return ((wide / scale).clamp(-MOST, MOST).to(FP8).float() * scale).double()
+    parts = wide.view(len(x), -1, BLOCK if call.gate_up_scale.dim() == 3 else x.shape[1])
+    scale = parts.abs().amax(-1, keepdim=True).clamp(min=call.least) / MOST
+    return ((parts / scale).clamp(-MOST, MOST).to(FP8).float() * scale).view_as(x).double()
+
+
+def _wide(weight: Tensor, scale: Tensor) -> Tensor:
+    if scale.dim() == 2:
+        wide = scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
+    else:
+        wide = scale.repeat_interleave(weight.shape[0] // scale.shape[0])[:, None]
+    return weight.double() * wide
+
+
+def held(got: Tensor, call: Call, share: float = 2.0**-16) -> None:
+    """Results against eager torch: a value between two steps of fp8 may go either way.
+
+    Args:
+        got: [T, H].
+        call: that gave it.
+        share: what sums in another order differ by, of the largest value.
+
+    Raises:
+        AssertionError: by how much it is wrong.
+    """
+    want = eager(call)
+    assert got.dtype == call.x.dtype
+    assert got.shape == want.shape
+    if not want.numel():
+        return
+    largest = float(want.abs().max())
+    error = (got.double() - want).abs()
+    exact = max(share, 2.0**-8 if got.dtype == torch.bfloat16 else 2.0**-11)
+    exact = share if got.dtype == torch.float32 else exact
+    assert float(error.max()) <= exact * largest + 2.0**-4 * largest, (call.x.shape, error.max())
+    mean = float(error.square().mean().sqrt())
+    assert mean <= exact * largest + 2.0**-10 * largest, (call.x.shape, mean / largest)
+    flipped = float((error > 2 * exact * largest).double().mean())
+    assert flipped <= 0.2, (call.x.shape, flipped)
+
+
+def cases(dtype: torch.dtype) -> Iterator[Call]:
+    """Every form in every size that it takes."""
+    for sizes in SIZES:
+        for form in FORMS:
+            if form != "block" or sizes[3] % BLOCK == sizes[4] % BLOCK == 0:
+                yield drawn(form, sizes, dtype)
+
+
+def check(dtype: torch.dtype, device: str = "cpu") -> None:
+    """The Triton kernels, by the interpreter or on a device."""
+    from vcc.engine.ops.triton.wrapped_scaled_experts import scaled_experts
+
+    for call in cases(dtype):
+        moved = call.to(device)
+        # Tensor cores keep fewer bits of a sum of fp8 values than fp32 has, over a block of them.
+        share = 2.0**-11 if device != "cpu" else 2.0**-16
+        held(scaled_experts(*moved.arguments(), through=lambda kernel: kernel), moved, share)
+
+
+if __name__ == "__main__":
+    print("torch seed", torch.seed())
+    check(getattr(torch, sys.argv[1]))
