@@ -1,7 +1,8 @@
 /* The C ABI of the player: a node table on a device. Handles as elsewhere; every function returns a
    code of abi/error.h. The order of calls is create, place_weights, add_cubin, offer_gemms, place,
-   build, steps. One call at a time, except add_cubins, which other threads may call before place,
-   and gemm_order, supply_gemms and finish_gemms, which they may call after offer_gemms.
+   build, steps. One call at a time, except add_cubins and offer_gemms, which other threads may
+   call before place, and gemm_order, supply_gemms and finish_gemms, which they may call after
+   offer_gemms.
  */
 #pragma once
 

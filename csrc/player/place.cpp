@@ -82,6 +82,7 @@ void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring
   VCC_EXPECT(expander_ == nullptr, "a player is placed once");
   VCC_EXPECT(slots > 0 && ring > 0 && mapped >= 0 && mapped <= blocks, "counts of place");
   device_->use();
+  end_offers(true);  // their workspace is part of the memory
   shapes_ = shapes_of(table_.records(), *modules_);
   blocks_ = blocks;
   auto expander = std::make_unique<Expander>(table_, shapes_, places_, gemms_, blocks);
@@ -102,6 +103,7 @@ void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring
     inputs_ = std::move(inputs);
   } catch (...) {
     release_memory();
+    end_offers(false);
     throw;
   }
   expander_ = std::move(expander);
@@ -145,6 +147,7 @@ void Player::share_regions(const Expander& expander) {
   const auto regions = table_.regions(), other = first_->table_.regions();
   first_->must_be_placed("a table beside another is placed after that one");
   VCC_EXPECT(blocks_ == first_->blocks_, "tables of one memory have the same KV blocks");
+  places_.clear();  // of an attempt that failed
   for (size_t i = 0; i < regions.size(); ++i) {
     const bool fits = i < other.size() && other[i].kind == regions[i].kind &&
                       region_bytes(regions[i], expander.largest()) <= first_->places_[i].bytes;

@@ -24,8 +24,8 @@ constexpr struct {
 
 }  // namespace
 
-Player::Hold::Hold(Player& player) : player_(player) {
-  if (player.busy_.exchange(true)) {
+Player::Hold::Hold(Player& player) : busy_(player.busy()) {
+  if (busy_.exchange(true)) {
     throw Error(Code::kUsage, "the model is running already",
                 "its memory is fixed, so it computes one step at a time",
                 "call it from one thread, or load it once for each thread");

@@ -1,10 +1,10 @@
 // The player: a checked table on a device, without torch and without Python. Modules, memory,
 // graphs and plain launches of any size in the table's ranges.
 //
-// One call at a time: a call inside or beside another is refused. The order is create,
-// place_weights, add_cubin, offer_gemms, place, build, then steps. What brings code comes from any
-// thread beside all that: add_cubin before place, gemm_order, supply_gemms and finish_gemms at any
-// time after offer_gemms.
+// One call at a time: a call inside or beside another is refused, also on another player over the
+// same memory. The order is create, place_weights, add_cubin, offer_gemms, place, build, then
+// steps. What brings code comes from any thread beside all that: add_cubin and offer_gemms before
+// place, gemm_order, supply_gemms and finish_gemms at any time after offer_gemms.
 #pragma once
 
 #include <unistd.h>
@@ -154,16 +154,17 @@ class Player {
   std::string stats();                              // JSON
 
  private:
-  // One call at a time.
+  // One call at a time, on any of the players over one memory.
   class Hold {
    public:
     explicit Hold(Player& player);
-    ~Hold() { player_.busy_.store(false); }
+    ~Hold() { busy_.store(false); }
 
    private:
-    Player& player_;
+    std::atomic<bool>& busy_;
   };
 
+  std::atomic<bool>& busy() { return first_ == nullptr ? busy_ : first_->busy(); }
   void enter();
   void must_be_placed(const char* task) const;
   uint64_t region_bytes(const table::Region& region, const std::vector<int64_t>& values) const;
@@ -172,6 +173,8 @@ class Player {
   using Refusals = std::map<std::string, std::string, std::less<>>;  // of cubins, and why
   std::shared_ptr<StoredGemm> stored_gemm(const GemmOffer& offer, std::span<const std::byte> bytes,
                                           const Refusals& refused);
+  void end_offers(bool end);
+  void expect_offers() const;
   int64_t least_blocks() const;
   void place_regions(const Expander& expander, int64_t mapped);
   Place allocate(const table::Region& region, uint64_t bytes, CUdeviceptr& start);
@@ -214,6 +217,8 @@ class Player {
   CUevent done_ = nullptr;
   uint64_t arena_version_ = 0;
   std::atomic<bool> busy_{false};
+  std::mutex offering_;  // offers come before `place` begins, beside place_weights
+  bool offers_end_ = false;
   std::mutex supply_;  // one supplier at a time
   std::atomic<uint64_t> modules_ns_{0};
   std::atomic<uint64_t> supply_ns_{0};  // of its thread

@@ -70,14 +70,23 @@ std::string Player::products() const {
 }
 
 std::vector<bool> Player::offer_gemms(std::span<const GemmOffer> offers) {
-  const Hold hold(*this);
-  VCC_EXPECT(expander_ == nullptr, "products are offered before the memory is placed");
+  const std::lock_guard lock(offering_);
+  expect_offers();
+  if (first_ == nullptr) return gemms_.offer(offers);
+  const std::lock_guard first_lock(first_->offering_);
+  first_->expect_offers();
   const std::vector<bool> needed = gemms_.offer(offers);
-  if (first_ != nullptr) {
-    VCC_EXPECT(first_->expander_ == nullptr, "products are offered before the memory is placed");
-    first_->beside_workspace_ = std::max(first_->beside_workspace_, gemms_.workspace());
-  }
+  first_->beside_workspace_ = std::max(first_->beside_workspace_, gemms_.workspace());
   return needed;
+}
+
+void Player::expect_offers() const {
+  VCC_EXPECT(!offers_end_, "products are offered before the memory is placed");
+}
+
+void Player::end_offers(bool end) {
+  const std::lock_guard lock(offering_);
+  offers_end_ = end;
 }
 
 std::vector<uint32_t> Player::gemm_order(std::span<const Descriptor> descriptors) const {

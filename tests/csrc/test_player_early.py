@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 from support.fake_cuda import Fake
 from support.fake_cuda.fixtures import RawArena
 from support.step_tables import CUBIN, DIGEST, HIDDEN, VOCAB, toy_step
-from support.supply_case import offered
+from support.supply_case import entry, offered, offers, supplied
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import DeviceError, VccError
 from vcc.engine.runtime.player.handle import PlayerHandle
 
 
@@ -46,3 +49,28 @@ def test_weights_are_placed_once_and_first(fake: Fake, arena: RawArena) -> None:
         handle.place(4, 4, 1, 1)
         with pytest.raises(Exception, match="placed once"):
             handle.place_weights()
+
+
+def test_products_are_offered_while_the_weights_get_their_memory(
+    fake: Fake, arena: RawArena
+) -> None:
+    """Memory of a large model takes longer than the indexes of the GEMM store: neither waits."""
+    handle = PlayerHandle(arena.handle, toy_step().data)
+    try:
+        handle.add_cubin(DIGEST, CUBIN)
+        placing = threading.Thread(target=handle.place_weights)
+        with fake.holding("cuMemCreate") as waits:
+            placing.start()
+            while not waits():
+                time.sleep(0.001)
+            assert handle.offer_gemms(offers(1, 2)) == [0, 1]
+            assert placing.is_alive()
+        placing.join()
+        handle.place(4, 4, 1, 1)
+        supplied(handle, (0, entry(1)), (1, entry(2)))
+        handle.finish_gemms()
+        assert [handle.gemms(rows, 1)[0]["route"] for rows in (1, 2)] == ["store", "store"]
+        with pytest.raises(VccError, match="offered before the memory is placed"):
+            handle.offer_gemms(offers(4))
+    finally:
+        handle.close()

@@ -12,6 +12,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,6 +79,18 @@ class Fake:
     def fail(self, name: str, nth: int = 1, code: int = 2) -> None:
         """The nth next call of `name` ("*": of any function) answers `code` (2: out of memory)."""
         self._library.fake_fail(name.encode(), nth, code)
+
+    @contextmanager
+    def holding(self, name: str) -> Iterator[Callable[[], int]]:
+        """Calls of a function do not return before the block ends; gives whether one has come.
+
+        Meanwhile no other call of the double returns either, nor does another method of this.
+        """
+        self._library.fake_hold(name.encode())
+        try:
+            yield self._library.fake_waits
+        finally:
+            self._library.fake_release()
 
     def fault(self, code: int = 700) -> None:
         """The next kernel that runs breaks the context (700: illegal address)."""

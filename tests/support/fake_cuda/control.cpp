@@ -1,6 +1,7 @@
 // Counting, logging and failing of calls, and the functions by which a test controls the double.
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -47,6 +48,9 @@ void plan_from_environment() {
     control().planned.push_back({name, std::atol(nth.c_str()), std::atoi(code.c_str())});
   }
 }
+
+std::string held;  // under lock()
+std::atomic<bool> holds{false}, waits{false};
 
 struct AtLoad {
   AtLoad() {
@@ -102,6 +106,10 @@ void log_launch(const std::string& text) { control().launches += text + "\n"; }
 
 CUresult enter(const char* name, Needs needs) {
   ++control().counts[name];
+  while (holds && held == name) {
+    waits = true;
+    usleep(100);
+  }
   int code = planned_failure(name);
   if (code == 0) code = refusal(name, needs);
   log_line(std::string(name) + (code == 0 ? "" : " -> " + std::to_string(code)));
@@ -123,6 +131,19 @@ FAKE_API void fake_fail(const char* name, long nth, int code) {
     planned.push_back({name, nth, code});
   }
 }
+
+// Calls of `name` do not return until `fake_release`; others wait behind the first of them.
+FAKE_API void fake_hold(const char* name) {
+  const std::lock_guard guard(fake::lock());
+  fake::held = name;
+  fake::waits = false;
+  fake::holds = true;
+}
+
+// Whether a call of that name has come.
+FAKE_API int fake_waits() { return fake::waits ? 1 : 0; }
+
+FAKE_API void fake_release() { fake::holds = false; }
 
 // The next kernel that runs faults with this code (700: illegal address).
 FAKE_API void fake_fault(int code) {
