@@ -21,7 +21,7 @@ from vcc.engine.config.op_names import named_in
 from vcc.engine.graphs.base import Launch, Runnable, StepContext
 from vcc.engine.graphs.cpu import CpuGraph, execute
 from vcc.engine.graphs.recorded_values import Fill, Values
-from vcc.engine.torch_shim.dispatch_mode import heard, unheard
+from vcc.engine.torch_shim.dispatch_mode import heard, is_higher_order, unheard
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -181,6 +181,12 @@ def _launch(
 
 
 def _check_recordable(op: Any) -> None:
+    if is_higher_order(op):
+        raise GraphError(
+            f"{op.name()} cannot be part of a graph",
+            "what it runs may depend on data, and a replay would not ask again",
+            "put it into a function with @breaks_graph, or use graph mode full or none",
+        )
     tags = op.tags
     if torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags:
         raise GraphError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Hear = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
@@ -16,10 +17,13 @@ Hear = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
 def heard(hear: Hear) -> Iterator[None]:
     """Hand every operator call inside to `hear`; calls that `hear` makes are not handed to it.
 
-    Other threads are not heard.
+    Other threads are not heard. Higher-order operators are handed over too: a launch of a Triton
+    kernel by `wrap_triton` is one.
     """
 
     class Hearing(TorchDispatchMode):
+        supports_higher_order_operators = True
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -36,3 +40,8 @@ def unheard() -> Iterator[None]:
 
     with _disable_current_modes():
         yield
+
+
+def is_higher_order(op: Any) -> bool:
+    """Whether an operator that was heard takes code or kernels instead of tensors alone."""
+    return isinstance(op, HigherOrderOperator)

@@ -150,6 +150,8 @@ def _word(where: str, at: int, words: _Words, moves: Sequence[Move]) -> _Word:
     if first != again:
         return _noise(first, second, again)
     pointer = _pointer(first, second, moves)
+    if pointer is None and (rest := _stale_end(first, second, moves)) is not None:
+        return _Word(rest, noise=HALF - 1)
     if pointer is None and (rest := _stale_half(first, second, moves)) is not None:
         return _Word(rest, noise=HALF)
     if pointer is None:
@@ -173,6 +175,25 @@ def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | N
         return bytes(HALF) + first[HALF:]
     return None
 
+
+def _stale_end(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | None:
+    """The word without what is left of the lower half of an old address behind a field of one byte.
+
+    Such is torch's type of a number with its three bytes of padding. What a kernel points to is
+    aligned, so that a byte which no aligned address ends in is a field, and the half no address.
+    """
+    if len(first) != WORD:
+        return None
+    for half, other in (_HALVES, _HALVES[::-1]):
+        one, two = (int.from_bytes(word[half], "little") for word in (first, second))
+        alike = first[other] == second[other] and (one ^ two) & 0xFF == 0
+        if alike and one % _ALIGNED and any(_same_low(one, two, move) for move in moves):
+            return first[: half.start + 1] + bytes(HALF - 1) + first[half.stop :]
+    return None
+
+
+_ALIGNED = 16
+"""Bytes of which tensors begin at multiples."""
 
 _HALVES = (slice(0, HALF), slice(HALF, WORD))
 

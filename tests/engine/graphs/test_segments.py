@@ -175,3 +175,12 @@ def test_data_that_python_would_see_is_refused_by_name(reads: Any) -> None:
 def test_a_function_that_breaks_is_itself_outside_of_captures() -> None:
     assert torch.equal(eagerly(torch.ones(2)), torch.full((2,), 101.0))
     assert eagerly.__name__ == "eagerly"
+
+
+def test_a_higher_order_operator_is_refused_by_name() -> None:
+    def branching(x: Tensor) -> Tensor:
+        higher = torch.ops.higher_order.cond
+        return higher(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+    with pytest.raises(GraphError, match="cond cannot be part of a graph"):
+        capture_segments(lambda: branching(torch.ones(2)))

@@ -166,6 +166,24 @@ def test_dispatch_mode_heard() -> None:
     assert len(names) == heard_so_far
 
 
+def test_dispatch_mode_is_higher_order() -> None:
+    """Those are heard too, and run as ever."""
+    told: list[tuple[str, bool]] = []
+
+    def hear(op: Any, args: Any, kwargs: Any) -> Any:
+        told.append((op.name(), dispatch_mode.is_higher_order(op)))
+        return op(*args, **kwargs)
+
+    with torch.no_grad(), dispatch_mode.heard(hear):
+        x = torch.ones(2)
+        y = torch.ops.higher_order.cond(
+            x.sum() > 0, lambda one: (one + 1,), lambda one: (one,), (x,)
+        )
+    assert torch.equal(y[0], torch.full((2,), 2.0))
+    assert ("cond", True) in told
+    assert ("aten::ones", False) in told
+
+
 def test_dispatch_mode_unheard() -> None:
     names: list[str] = []
 

@@ -148,6 +148,25 @@ def test_what_an_address_left_below_a_number_becomes_zero() -> None:
     assert (found.block, found.pointers, found.noise) == (block(256 << 32), (), 4)
 
 
+@pytest.mark.parametrize("half", [0, 32])
+def test_what_an_address_left_behind_a_field_of_one_byte_becomes_zero(half: int) -> None:
+    """A type of one byte over the lower half of an old address, beside a size of four bytes."""
+    first, second = (
+        (((base + 0x4_2000) & 0xFFFF_FF00 | 6) << half) | 4 << (32 - half)
+        for base in (WEIGHTS.first, WEIGHTS.second)
+    )
+    found = relocate("n", captured((first, second, first)), MOVES)
+    assert found.block == block(6 << half | 4 << (32 - half))
+    assert found.pointers == ()
+    assert found.noise > 0
+
+
+def test_bytes_behind_a_field_that_are_no_address_are_refused() -> None:
+    for first, second in ((0x0186_2006, 0x01CC_A006), (0x6000_0006, 0x4000_0006)):
+        with pytest.raises(GraphError, match="depends on addresses"):
+            relocate("n", captured((first, second, first)), MOVES)
+
+
 def test_a_pointer_across_two_words_is_refused_with_its_place() -> None:
     def straddling(address: int) -> bytes:
         return bytes(12) + struct.pack("<Q", address) + bytes(4)
