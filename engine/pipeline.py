@@ -32,7 +32,7 @@ from vcc.engine.config.environment import use_build_folder
 from vcc.engine.config.modes import Platform
 from vcc.engine.events import Events
 from vcc.engine.monitor import Counters
-from vcc.engine.refusals import check_request
+from vcc.engine.refusals import check_keep, check_request
 from vcc.engine.request import BuildRequest, Built, Settled, look_up, request_pairs, settle
 from vcc.engine.torch_shim.quiet import libraries_may_warn
 
@@ -151,6 +151,7 @@ def _fresh(build: Build, *, compiles: bool) -> Built:
     build.counters.add("misses")
     if compiles:
         _check_assertions(build.settled)
+        check_keep(build.settled.request.keep)
     with libraries_may_warn():
         made = observed(build, _made) if compiles else _nothing(build)
     manifest = manifest_of(build.settled, build.code, made, build.stages)

@@ -7,9 +7,11 @@ torch and GPU, as a build's later stages do.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from vcc.cache.errors import ConfigError, DeviceError, UsageError
+from vcc.cache.errors import ConfigError, DeviceError, StorageError, UsageError
 from vcc.engine.compile.versions import has_torch
 from vcc.engine.config.artifacts import Content
 from vcc.engine.config.inductor_options import check_level
@@ -62,7 +64,9 @@ def check_here(settled: Settled) -> tuple[str, ...]:
     Raises:
         ConfigError: a splitting op or an option of Inductor that does not exist.
         DeviceError: a recording is asked for, and there is no GPU.
+        StorageError: as `check_keep`.
     """
+    check_keep(settled.request.keep)
     if settled.resolved.artifact.needs_gpu:
         check_recordable()
     if not has_torch():
@@ -73,6 +77,45 @@ def check_here(settled: Settled) -> tuple[str, ...]:
 
         check_options(options)
     return (*_own_code(settled), *_open_cuts(settled))
+
+
+def check_keep(folder: Path | None) -> None:
+    """Refuse a folder for intermediate files in which none can be made; nothing is made here.
+
+    Raises:
+        StorageError: it or what it would be made in is no folder, or may not be written to.
+    """
+    if folder is None:
+        return
+    task = f"cannot keep intermediate files in {folder}"
+    hint = "give --keep a folder that you may write to"
+    try:
+        place = _that_exists(folder.absolute())
+        too_long = next((one for one in folder.parts if _is_too_long(one, place)), None)
+    except (OSError, ValueError) as error:
+        raise StorageError(task, str(error), hint) from error
+    if not place.is_dir():
+        raise StorageError(task, f"{place} is no folder", hint)
+    if too_long is not None:
+        raise StorageError(task, f"the name {too_long[:16]}… is too long", hint)
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise StorageError(task, f"nothing can be written in {place}", hint)
+
+
+def _that_exists(path: Path) -> Path:
+    """The path, or the closest folder above it; a link that leads nowhere is an OSError."""
+    for one in (path, *path.parents):
+        try:
+            one.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        one.stat()
+        return one
+    return path
+
+
+def _is_too_long(name: str, within: Path) -> bool:
+    return len(os.fsencode(name)) > os.pathconf(within, "PC_NAME_MAX")
 
 
 def _own_code(settled: Settled) -> Iterator[str]:
