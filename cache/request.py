@@ -35,6 +35,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         size: bytes of all blobs.
         title: what it is, for people.
         build_ms: milliseconds that the build took, 0 where nobody knows.
+        settled: fields of `request` that came out otherwise, sorted pairs: for lists. A look-up
+            goes by what was asked for.
     """
 
     artifact: str
@@ -45,6 +47,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     title: str
     build_ms: int = 0
+    settled: Pairs = ()
 
     @classmethod
     def of(cls, manifest: Manifest, artifact: Digest) -> Entry:
@@ -58,6 +61,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             size=manifest.size,
             title=manifest.title,
             build_ms=manifest.build_ms,
+            settled=_settled(manifest),
         )
 
     @property
@@ -86,6 +90,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FIELDS = {*Entry.__struct_fields__}
+
+
+def _settled(manifest: Manifest) -> Pairs:
+    """`info["settled"]` of a manifest, of which only open fields count; `info` is free."""
+    said, known = manifest.info.get("settled"), manifest.open_fields
+    found = said.items() if isinstance(said, dict) else ()
+    return tuple(sorted((k, v) for k, v in found if k in known and isinstance(v, str)))
 
 
 def encode_ref(entry: Entry) -> bytes:
@@ -123,6 +134,7 @@ def decode_ref(data: bytes, base: str, artifact: str) -> Entry:
 
 def _check(entry: Entry, base: str, artifact: str) -> None:
     check_pairs(entry.request, "ref's request")
+    check_pairs(entry.settled, "ref's settled fields")
     if not is_digest(entry.artifact) or entry.artifact != artifact:
         raise FormatError("the ref lies under another artifact's name", f"it is {entry.artifact}")
     if entry.base.digest.hex != base:

@@ -58,6 +58,7 @@ def inspect_artifact(
     request = {k + (" (open)" if k in open_fields else ""): v for k, v in manifest.request}
     for title, pairs in (
         ("request", request),
+        ("settled when it was built", dict(entry.settled)),
         ("code key", dict(manifest.code_key)),
         ("plan key", dict(manifest.plan_key)),
         ("host rules", manifest.host_rules),

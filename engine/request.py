@@ -201,9 +201,9 @@ def request_pairs(settled: Settled) -> tuple[Mapping[str, str], tuple[str, ...]]
         "model.digest": settled.request.source.model_key().digest.hex,
         "target.platform": settled.request.target.platform.value,
         "target": str(settled.request.target),
-        **_entries(settled.model),
-        **_entries(settled.resolved.config),
-        **_entries(settled.request.parallel),
+        **config_entries(settled.model),
+        **config_entries(settled.resolved.config),
+        **config_entries(settled.request.parallel),
         **_profile_entry(settled.request),
         **source_entries(settled.resolved.config.user_passes or ()),
         **layer_entries(settled.resolved.ops),
@@ -223,7 +223,7 @@ def look_up(settled: Settled) -> tuple[Key, Mapping[str, str]]:
 
 
 def _stated(request: BuildRequest) -> frozenset[str]:
-    said = {**_entries(request.model), **_entries(request.compilation)}
+    said = {**config_entries(request.model), **config_entries(request.compilation)}
     labels = {label for label, value in said.items() if value not in _UNSET}
     if request.compilation.max_capture_size is not None:
         labels.add("config.capture_sizes")  # what it is folded into
@@ -241,7 +241,8 @@ def _profile_entry(request: BuildRequest) -> dict[str, str]:
     return {} if request.profile is None else {"target.profile": request.profile.digest}
 
 
-def _entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> dict[str, str]:
+def config_entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> dict[str, str]:
+    """The labels of a request that come from a part of its configuration, as canonical text."""
     pairs = (*key_entries(config, "code"), *key_entries(config, "plan"))
     level = dict(key_entries(config, "none")).get("config.level")
     return dict(pairs) if level is None else dict(pairs) | {"config.level": level}

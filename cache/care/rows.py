@@ -39,7 +39,7 @@ class Row(msgspec.Struct, frozen=True, gc=False, array_like=True):
         size: bytes of all its blobs.
         build_ms: milliseconds that its build took; 0 where that is not known.
         written: when the ref was written, seconds since 1970 by the store's clock.
-        shown: some labels of its request: `LABELS`.
+        shown: some labels of its request, as they were settled: `LABELS`.
         request, host_rules: JSON text of pairs.
     """
 
@@ -78,6 +78,7 @@ class _Record(msgspec.Struct, frozen=True, gc=False):
     request: msgspec.Raw
     host_rules: msgspec.Raw
     build_ms: int = 0
+    settled: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 _RECORD = msgspec.json.Decoder(_Record)
@@ -126,6 +127,7 @@ def _row(folder: int, name: str) -> Row | bool:
     if record is None:
         return False
     request = bytes(record.request).decode()
+    settled = bytes(record.settled).decode()
     return Row(
         name,
         record.title,
@@ -133,7 +135,7 @@ def _row(folder: int, name: str) -> Row | bool:
         record.size,
         record.build_ms,
         max(0.0, found.st_mtime),
-        dict(_SHOWN.findall(request)),
+        dict(_SHOWN.findall(request) + _SHOWN.findall(settled)),
         request,
         bytes(record.host_rules).decode(),
     )

@@ -22,7 +22,7 @@ from vcc.engine.models.factory import LiveRef
 from vcc.engine.models.quant.told import quant_rows
 from vcc.engine.models.traced_keys import binding_info, is_traced
 from vcc.engine.op_routes import op_routes
-from vcc.engine.request import Settled, request_pairs
+from vcc.engine.request import Settled, config_entries, request_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,16 @@ def _as_cut(
     return without_cuts(config)
 
 
+def _settled_anew(settled: Settled, config: CompilationConfig) -> dict[str, str]:
+    """Fields of the request that came out otherwise in the configuration that boots."""
+    asked, found = (dict(config_entries(one)) for one in (settled.resolved.config, config))
+    return {label: text for label, text in found.items() if asked.get(label) != text}
+
+
 def _said_of_config(settled: Settled, info: Mapping[str, Any]) -> dict[str, Any]:
     config, overruled = _as_cut(settled, info)
     return {
+        "settled": _settled_anew(settled, config),
         "model": plain(settled.model),
         "compilation": plain(config),
         "reasons": [str(reason) for reason in (*settled.reasons, *overruled)],
@@ -132,7 +139,7 @@ def _info(settled: Settled, made: Made, stages: Mapping[str, float]) -> dict[str
 
 def _quantised(settled: Settled) -> list[dict[str, Any]]:
     source, platform = settled.request.source, settled.request.target.platform
-    return quant_rows(source.spec.quant if source.kind == "decoder" else None, platform)
+    return quant_rows(source.spec if source.kind == "decoder" else None, platform)
 
 
 def replan(manifest: Manifest, settled: Settled) -> Manifest:

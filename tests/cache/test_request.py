@@ -34,6 +34,22 @@ def test_a_ref_reads_back():
     assert altered() == encode_ref(ENTRY)
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ({"mode": "none"}, (("mode", "none"),)),
+        ({"model.dtype": "fp8", "new": "1", "mode": 2}, ()),
+        ([["mode", "none"]], ()),
+    ],
+)
+def test_what_was_settled_is_repeated_for_open_fields_only(said, kept):
+    manifest = manifest_of(info={"settled": said}).with_blobs(BLOBS)
+    entry = Entry.of(manifest, Digest.of(manifest.encode()))
+    assert entry.settled == kept
+    assert decode_ref(encode_ref(entry), entry.base.digest.hex, entry.artifact) == entry
+    assert entry.differences({"mode": "full"}) == (), "a look-up goes by what was asked for"
+
+
 def test_an_entry_says_what_it_does_not_answer():
     assert ENTRY.differences({"mode": "full"}) == ()
     assert ENTRY.differences({"mode": "none", "new": "1"}) == (
@@ -57,6 +73,7 @@ def test_another_major_version_is_a_miss():
         {"artifact": "x"},
         {"artifact": "b" * 64},
         {"request": [["a", "1"]]},
+        {"settled": [["b", "1"], ["a", "1"]]},
         {"request": [["b", "1"], ["a", "1"]]},
         {"open_fields": 3},
         {"created": -1},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.flow import answers, ask, booted, built, draw_prompts
 
+from vcc.cache.care.prune import items_of
 from vcc.cache.store import Store
 from vcc.engine.events import NotedEvents, NullEvents
 from vcc.engine.monitor import Counters
@@ -35,12 +36,17 @@ def test_the_mode_that_is_left_is_in_the_artifact_and_told_by_each_boot(
     store: Store, mode: str, now: str
 ) -> None:
     request = asked(mode, backend="eager")
-    manifest = built(request, store).loaded.manifest
+    made = built(request, store)
+    manifest, entry = made.loaded.manifest, made.entry
+    assert entry is not None
     told = f"cuda_graph_mode: {mode} → {now} {WHY}"
     assert manifest.info["compilation"]["cuda_graph_mode"] == now
     assert manifest.info["overruled"] == [told]
     assert told in manifest.info["reasons"]
     assert f" · {now} · " in manifest.title
+    (item,) = (one for one in items_of(store.root).items if one.artifact == entry.artifact)
+    assert item.shown["config.cuda_graph_mode"] == now
+    assert dict(manifest.request)["config.cuda_graph_mode"] == mode
     events = NotedEvents(NullEvents())
     session = Session(settle(request), store, require_warm=True, events=events)
     found = open_session(session).booted

@@ -40,6 +40,16 @@ def test_an_item_has_what_the_ref_the_notes_and_the_roots_tell(root, two):
     assert newest.idle < 60
 
 
+def test_a_list_shows_what_was_settled_and_keeps_what_was_asked(root):
+    mode = "config.cuda_graph_mode"
+    request = ((mode, "piecewise"), ("model.dtype", "fp32"))
+    info = {"settled": {mode: "none", "model.dtype": "fp8"}}
+    quiet(root).publish(manifest_of(request=request, open_fields=(mode,), info=info), BLOBS)
+    (item,) = items_of(root).items
+    assert item.shown == {mode: "none", "model.dtype": "fp32"}
+    assert item.fields == dict(request)
+
+
 def test_a_value_that_looks_like_a_pair_is_not_taken_for_one(root):
     request = (("config.mode", '"],["model.dtype","fp8'), ("model.dtype", "fp32"))
     quiet(root).publish(manifest_of(request=request, open_fields=()), BLOBS)
