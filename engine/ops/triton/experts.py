@@ -3,6 +3,9 @@
 A pair is a row and one of its experts, row * TOP_K + choice. `expert_tiles` gives each expert
 whole tiles of pairs; grids are as large as any routing needs, and programs of tiles that nobody
 has end at once: no shape depends on data, and the host knows nothing of the routing.
+
+Up to FEW pairs an expert has few rows, if any, and a step is the reading of its weights: tiles are
+low then, FEW_ROWS rows. Above, weights are shared by ROWS rows.
 """
 
 from __future__ import annotations
@@ -22,12 +25,15 @@ def expert_tiles(
     LANES: tl.constexpr,
     ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
+    FEW: tl.constexpr = 0,
+    FEW_ROWS: tl.constexpr = 0,
 ):
-    """The pairs of expert `program_id(0)` in order, in tiles of ROWS; -1 where there is none.
+    """The pairs of expert `program_id(0)` in order, in tiles of rows; -1 where there is none.
 
-    slots i32 [tiles * ROWS] holds pairs, owners i32 [tiles] the expert of each tile. Every program
-    counts the pairs of all experts, to know where its own tiles begin.
+    slots i32 holds pairs, a tile after another, owners i32 [tiles] the expert of each tile. Every
+    program counts the pairs of all experts, to know where its own tiles begin.
     """
+    rows = tl.where(pairs > FEW, ROWS, FEW_ROWS)
     mine = tl.program_id(0)
     lane, at = tl.arange(0, LANES), tl.arange(0, CHUNK)
     counts = tl.zeros((LANES,), tl.int32)
@@ -35,11 +41,11 @@ def expert_tiles(
         # Lanes past the last pair count for the last lane, which is no expert's.
         expert = tl.load(ids + start + at, mask=start + at < pairs, other=LANES - 1)
         counts += tl.histogram(expert, LANES)
-    needed = tl.where(lane < EXPERTS, (counts + ROWS - 1) // ROWS, 0)
+    needed = tl.where(lane < EXPERTS, (counts + rows - 1) // rows, 0)
     first = tl.sum(tl.where(lane < mine, needed, 0), 0)
     count = tl.sum(tl.where(lane == mine, counts, 0), 0)
-    own = (count + ROWS - 1) // ROWS
-    found = first * ROWS
+    own = (count + rows - 1) // rows
+    found = first * rows
     for start in range(0, pairs, CHUNK):
         expert = tl.load(ids + start + at, mask=start + at < pairs, other=-1)
         is_mine = (expert == mine).to(tl.int32)
@@ -47,7 +53,7 @@ def expert_tiles(
         tl.store(slots + place, start + at, mask=is_mine > 0)
         found += tl.sum(is_mine, 0)
     row = tl.arange(0, ROWS)
-    tl.store(slots + found + row, -1 + row * 0, mask=found + row < (first + own) * ROWS)
+    tl.store(slots + found + row, -1 + row * 0, mask=found + row < (first + own) * rows)
     for start in range(0, own, CHUNK):
         tl.store(owners + first + start + at, mine + at * 0, mask=start + at < own)
     if mine == EXPERTS - 1:
@@ -90,27 +96,18 @@ def _products(left, gates, ups, inner, zero, DEPTH: tl.constexpr, TILE_K: tl.con
 
 
 @triton.jit
-def expert_up(
-    x,
-    gate_up,
-    slots,
-    owners,
-    inner,
-    TOP_K: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    TILE_N: tl.constexpr,
-    TILE_K: tl.constexpr,
-):
-    """inner [pairs, WIDTH] = silu(gate) * up, for dense x [T, HIDDEN].
-
-    gate_up is [experts, 2 * WIDTH, HIDDEN]. Grid (ceil(WIDTH / TILE_N), tiles).
-    """
-    owner = tl.load(owners + tl.program_id(1))
+def _up_tile(
+    x, gate_up, slots, owners, inner, program,
+    TOP_K: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr,
+):  # fmt: skip
+    """One tile of rows and TILE_N columns of both products."""
+    across: tl.constexpr = (WIDTH + TILE_N - 1) // TILE_N
+    tile = program // across
+    owner = tl.load(owners + tile)
     if owner >= 0:
-        pair = tl.load(slots + tl.program_id(1) * ROWS + tl.arange(0, ROWS))
-        column = tl.program_id(0) * TILE_N + tl.arange(0, TILE_N)
+        pair = tl.load(slots + tile * ROWS + tl.arange(0, ROWS))
+        column = program % across * TILE_N + tl.arange(0, TILE_N)
         depth = tl.arange(0, TILE_K)
         # Rows and columns outside repeat one inside: read without a mask, and never stored.
         row = (tl.maximum(pair, 0) // TOP_K).to(tl.int64)
@@ -126,28 +123,44 @@ def expert_up(
         tl.store(place, result.to(inner.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def expert_down(
-    inner,
-    down,
-    weights,
-    slots,
-    owners,
-    parts,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    TILE_N: tl.constexpr,
-    TILE_K: tl.constexpr,
-):
-    """parts [pairs, HIDDEN] = weight * (inner @ down.T), down is [experts, HIDDEN, WIDTH].
+@triton.jit(do_not_specialize=["pairs", "tiles"])
+def expert_up(
+    x, gate_up, slots, owners, inner, pairs, tiles,
+    TOP_K: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr,
+    FEW: tl.constexpr, FEW_ROWS: tl.constexpr, FEW_N: tl.constexpr, FEW_K: tl.constexpr,
+):  # fmt: skip
+    """inner [pairs, WIDTH] = silu(gate) * up, for dense x [T, HIDDEN].
 
-    Grid (ceil(HIDDEN / TILE_N), tiles).
+    gate_up is [experts, 2 * WIDTH, HIDDEN]. Grid: the programs of either way, whichever are more.
     """
-    owner = tl.load(owners + tl.program_id(1))
+    program = tl.program_id(0)
+    if pairs <= FEW:
+        if program < (WIDTH + FEW_N - 1) // FEW_N * tiles:
+            _up_tile(
+                x, gate_up, slots, owners, inner, program,
+                TOP_K, HIDDEN, WIDTH, FEW_ROWS, FEW_N, FEW_K,
+            )  # fmt: skip
+    elif program < (WIDTH + TILE_N - 1) // TILE_N * tiles:
+        _up_tile(
+            x, gate_up, slots, owners, inner, program,
+            TOP_K, HIDDEN, WIDTH, ROWS, TILE_N, TILE_K,
+        )  # fmt: skip
+
+
+@triton.jit
+def _down_tile(
+    inner, down, weights, slots, owners, parts, program,
+    HIDDEN: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr,
+):  # fmt: skip
+    """One tile of rows and TILE_N columns."""
+    across: tl.constexpr = (HIDDEN + TILE_N - 1) // TILE_N
+    tile = program // across
+    owner = tl.load(owners + tile)
     if owner >= 0:
-        pair = tl.load(slots + tl.program_id(1) * ROWS + tl.arange(0, ROWS))
-        column = tl.program_id(0) * TILE_N + tl.arange(0, TILE_N)
+        pair = tl.load(slots + tile * ROWS + tl.arange(0, ROWS))
+        column = program % across * TILE_N + tl.arange(0, TILE_N)
         depth = tl.arange(0, TILE_K)
         row = tl.maximum(pair, 0).to(tl.int64)
         weight = tl.minimum(column, HIDDEN - 1).to(tl.int64) * WIDTH
@@ -159,6 +172,31 @@ def expert_down(
         inside = (pair >= 0)[:, None] & (column < HIDDEN)[None, :]
         place = parts + row[:, None] * HIDDEN + column[None, :]
         tl.store(place, total.to(parts.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["pairs", "tiles"])
+def expert_down(
+    inner, down, weights, slots, owners, parts, pairs, tiles,
+    HIDDEN: tl.constexpr, WIDTH: tl.constexpr,
+    ROWS: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr,
+    FEW: tl.constexpr, FEW_ROWS: tl.constexpr, FEW_N: tl.constexpr, FEW_K: tl.constexpr,
+):  # fmt: skip
+    """parts [pairs, HIDDEN] = weight * (inner @ down.T), down is [experts, HIDDEN, WIDTH].
+
+    Grid as `expert_up`.
+    """
+    program = tl.program_id(0)
+    if pairs <= FEW:
+        if program < (HIDDEN + FEW_N - 1) // FEW_N * tiles:
+            _down_tile(
+                inner, down, weights, slots, owners, parts, program,
+                HIDDEN, WIDTH, FEW_ROWS, FEW_N, FEW_K,
+            )  # fmt: skip
+    elif program < (HIDDEN + TILE_N - 1) // TILE_N * tiles:
+        _down_tile(
+            inner, down, weights, slots, owners, parts, program,
+            HIDDEN, WIDTH, ROWS, TILE_N, TILE_K,
+        )  # fmt: skip
 
 
 @triton.jit

@@ -36,7 +36,26 @@ class Tile:
     k: int
 
 
-TILES: Mapping[int, Tile] = {2: Tile(64, 64, 64), 4: Tile(16, 32, 32)}
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Tiles for few rows an expert and for many.
+
+    Args:
+        few, many: tiles; a low one reads weights as fast, and computes less that nobody needs.
+        rows_each: rows an expert, in the mean, up to which `few` is taken.
+        stages: loads on their way, Triton's option.
+    """
+
+    few: Tile
+    many: Tile
+    rows_each: int = 8
+    stages: int = 3
+
+
+CUTS: Mapping[int, Cut] = {
+    2: Cut(Tile(16, 64, 128), Tile(64, 128, 64), stages=2),
+    4: Cut(Tile(16, 32, 32), Tile(16, 32, 32)),
+}
 """By bytes of an element: 16-bit operands on tensor cores, fp32 on the ordinary ones."""
 
 
@@ -89,10 +108,14 @@ def moe_experts(
     x, weights, ids = (tensor.contiguous() for tensor in (x, weights, ids))
     count, hidden, width = down.shape
     tokens, top_k = ids.shape
-    tile = TILES[x.element_size()]
+    cut = CUTS[x.element_size()]
     pairs: Any = tokens * top_k
-    tiles: Any = (pairs + tile.rows - 1) // tile.rows + torch.sym_min(pairs, count)
-    slots, owners = ids.new_empty((tiles * tile.rows,)), ids.new_empty((tiles,))
+    few = cut.rows_each * count
+    low, high = _tiles(torch.sym_min(pairs, few), cut.few, count), _tiles(pairs, cut.many, count)
+    tiles = torch.sym_max(low, high)
+    slots = ids.new_empty((torch.sym_max(low * cut.few.rows, high * cut.many.rows),))
+    owners = ids.new_empty((tiles,))
+    few_rows = {"FEW": few, "FEW_ROWS": cut.few.rows, "ROWS": cut.many.rows}
     through(kernels.expert_tiles)[(count,)](
         ids,
         slots,
@@ -101,23 +124,34 @@ def moe_experts(
         tiles,
         EXPERTS=count,
         LANES=power_of_two(count + 1),
-        ROWS=tile.rows,
         CHUNK=CHUNK,
+        **few_rows,
     )
-    cut = {"HIDDEN": hidden, "WIDTH": width, "ROWS": tile.rows, "TILE_N": tile.n, "TILE_K": tile.k}
+    sizes: Any = {"HIDDEN": hidden, "WIDTH": width, "TILE_N": cut.many.n, "TILE_K": cut.many.k}
+    sizes |= {"FEW_N": cut.few.n, "FEW_K": cut.few.k, "num_stages": cut.stages, **few_rows}
+
+    def programs(columns: int) -> Any:
+        each = (-(-columns // one.n) for one in (cut.few, cut.many))
+        return torch.sym_max(*(a * b for a, b in zip(each, (low, high), strict=True)))
+
     inner = x.new_empty((pairs, width))
-    through(kernels.expert_up)[(-(-width // tile.n), tiles)](
-        x, gate_up, slots, owners, inner, TOP_K=top_k, **cut
+    through(kernels.expert_up)[(programs(width),)](
+        x, gate_up, slots, owners, inner, pairs, tiles, TOP_K=top_k, **sizes
     )
     parts = x.new_empty((pairs, hidden))
-    through(kernels.expert_down)[(-(-hidden // tile.n), tiles)](
-        inner, down, weights, slots, owners, parts, **cut
+    through(kernels.expert_down)[(programs(hidden),)](
+        inner, down, weights, slots, owners, parts, pairs, tiles, **sizes
     )
     out, lanes = x.new_empty(x.shape), min(COLUMNS, power_of_two(hidden))
     through(kernels.expert_sum)[(tokens, -(-hidden // lanes))](
         parts, out, TOP_K=top_k, HIDDEN=hidden, LANES=lanes
     )
     return out
+
+
+def _tiles(pairs: Any, tile: Tile, count: int) -> Any:
+    """As many as any routing of these pairs to `count` experts needs."""
+    return (pairs + tile.rows - 1) // tile.rows + torch.sym_min(pairs, count)
 
 
 OPERATORS = ("topk_softmax", "topk_sigmoid", "moe_experts")

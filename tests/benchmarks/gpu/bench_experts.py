@@ -127,12 +127,12 @@ def tiled(text: str) -> Iterator[None]:
     """Our kernels with another cut, for 16-bit types."""
     from vcc.engine.ops.triton import wrapped_experts
 
-    kept = wrapped_experts.TILES
-    wrapped_experts.TILES = {**kept, 2: wrapped_experts.Tile(*map(int, text.split("x")))}
+    kept, tile = wrapped_experts.CUTS, wrapped_experts.Tile(*map(int, text.split("x")))
+    wrapped_experts.CUTS = {**kept, 2: wrapped_experts.Cut(tile, tile)}
     try:
         yield
     finally:
-        wrapped_experts.TILES = kept
+        wrapped_experts.CUTS = kept
 
 
 def _exact(layer: Any, x: Any, weights: Any, ids: Any) -> Any:
