@@ -52,8 +52,13 @@ def forecast_dict(found: Forecast) -> dict[str, object]:
 
 
 def _as_text(found: Forecast) -> str:
+    from vcc.engine.listed import list_text
+
     # Values come last, because lists of sizes are long.
-    reasons = [(one.field, one.why, f"{one.was} → {one.now}") for one in found.reasons]
+    reasons = [
+        (one.field, one.why, f"{list_text(one.was)} → {list_text(one.now)}")
+        for one in found.reasons
+    ]
     lines = [columns([("field", "why", "value"), *reasons]), ""]
     if ops := op_lines([one.as_dict() for one in found.ops]):
         lines += [f"custom ops\n{ops}", ""]

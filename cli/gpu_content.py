@@ -49,7 +49,8 @@ def gpu_sections(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, str]]]:
     tables = _tables(info)
     if not tables:
         return
-    sizes = info.get("compilation", {}).get("capture_sizes") or ()
+    said = info.get("compilation")
+    sizes = said.get("capture_sizes") if isinstance(said, dict) else None
     cubins = [one.size for name, one in manifest.blobs.items() if name.startswith("cubin/")]
     kernels = _span([one.get("kernels") for one in tables])
     each = " a table" if len(tables) > 1 else ""
@@ -64,7 +65,7 @@ def gpu_sections(manifest: Manifest) -> Iterator[tuple[str, Mapping[str, str]]]:
             "nodes": _counts(tables, "nodes"),
             "segments": _counts(tables, "segments"),
             "products": _span([len(one.get("gemms", ())) for one in tables]),
-            "graph sizes": ", ".join(map(str, sizes)) or "none",
+            "graph sizes": _sizes(sizes),
         },
     )
     yield "regions at the largest sizes", _regions(tables[0].get("regions"))
@@ -76,6 +77,12 @@ def _tables(info: Mapping[str, Any]) -> list[dict[str, Any]]:
     listed = ranges if isinstance(ranges, list) else []
     found = [info.get("table"), *(one.get("table") for one in listed if isinstance(one, dict))]
     return [one for one in found if isinstance(one, dict)]
+
+
+def _sizes(found: Any) -> str:
+    from vcc.engine.listed import listed
+
+    return listed([*map(str, found)] if isinstance(found, list) else []) or "none"
 
 
 def _total(tables: Sequence[Mapping[str, Any]], name: str) -> int:

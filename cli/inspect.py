@@ -78,8 +78,11 @@ def inspect_artifact(
 
 
 def _section(title: str, pairs: Mapping[str, str]) -> None:
+    from vcc.engine.listed import list_text
+
     if pairs:
-        out(f"\n{title}\n" + _indented(columns(sorted(pairs.items()))))
+        rows = [(name, list_text(value)) for name, value in sorted(pairs.items())]
+        out(f"\n{title}\n" + _indented(columns(rows)))
 
 
 def _indented(text: str) -> str:

@@ -9,12 +9,16 @@ def range_rows(found: Any) -> list[tuple[str, ...]]:
     """A row a range: sizes, calls of pieces, unique pieces, what the passes did; no rows for one.
 
     Args:
-        found: `info["ranges"]` of a manifest; one from elsewhere may say anything.
+        found: `info["ranges"]` of a manifest; one from elsewhere may say anything. Of a long list
+            the ends are shown.
     """
+    from vcc.engine.listed import few
+
     listed = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     if not listed:
         return []
-    return [("sizes", "pieces", "unique", "passes that fired"), *map(_row, listed)]
+    gap = ("…", "", "", f"{len(listed)} ranges in all")
+    return [("sizes", "pieces", "unique", "passes that fired"), *few([*map(_row, listed)], gap)]
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from vcc.cache.loaded import Loaded
 from vcc.cache.store import Store
 from vcc.engine.compile.interface import compiler_of
 from vcc.engine.config.artifacts import Content
+from vcc.engine.listed import listed
 from vcc.engine.ranged import range_name, ranges_of
 from vcc.engine.request import Settled, request_pairs
 
@@ -47,9 +48,9 @@ class CompileCount:
         if not self.ranges:
             return "none"
         named = (low if low == high else name for name, low, high in map(_ends, self.ranges))
-        listed = f": {', '.join(named)}" if len(self.ranges) > 1 else ""
+        names = f": {listed([*named])}" if len(self.ranges) > 1 else ""
         count = len(self.ranges)
-        spread = f"{count} range{'s' * (count != 1)} of sizes{listed}"
+        spread = f"{count} range{'s' * (count != 1)} of sizes{names}"
         how = f"for each of {spread}" if self.by_range and count > 1 else f"once for {spread}"
         if self.pieces is None:
             return f"each unique piece {how}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,25 @@ def test_ranges_are_told_before_and_after_a_build(vcc: Any, tmp_path: Path) -> N
     lines = [line.strip() for line in table.splitlines()[1:6]]
     assert all(line.startswith(one) for one, line in zip(SIZES, lines, strict=True))
     assert vcc(*asked, *store, "--dry-run", "--json").json["compiles"]["total"] == 0
+
+
+def test_hundreds_of_ranges_are_told_by_their_ends_and_their_number(vcc: Any) -> None:
+    ends = json.dumps([*range(1, 401)])
+    asked = ("compile", "demo", "--dry-run", *OPTIONS[:2], "--max-num-batched-tokens", "512")
+    config = ("--compilation-config", f'{{"backend": "eager", "compile_ranges": {ends}}}')
+    told = vcc(*asked, *config).out.splitlines()
+    assert max(map(len, told)) < 250
+    (line,) = (one for one in told if one.startswith("compiles: "))
+    assert "for 401 ranges of sizes: 1, 2, 3, 4 … 398, 399, 400, 401-512" in line
+    assert len(vcc(*asked, *config, "--json").json["compiles"]["ranges"]) == 401
+
+
+def test_of_a_long_table_of_ranges_the_ends_are_shown() -> None:
+    rows = range_rows([{"sizes": f"{i}-{i}", "pieces": 1, "compiled": []} for i in range(1, 42)])
+    sizes = [row[0] for row in rows[1:]]
+    assert sizes == ["1", "2", "3", "4", "…", "38", "39", "40", "41"]
+    assert rows[5][-1] == "41 ranges in all"
+    assert len(range_rows([{"sizes": "1-1"}] * 40)) == 41
 
 
 def test_a_manifest_from_elsewhere_breaks_no_table() -> None:
