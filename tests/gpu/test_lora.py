@@ -12,6 +12,7 @@ from support import lora_cases
 from support.adapters import make_adapter, merged
 from support.checkpoints import make_checkpoint, reference_logits
 from support.flow import Forcer, draw_prompts, force
+from support.gpu_jobs import vcc as vcc_process
 from support.numbers import assert_low_precision
 
 import vcc
@@ -24,6 +25,13 @@ NAMES = ("one", "two", "")
 PROMPTS = dict(enumerate(draw_prompts((1, 17, 200, 23, 40, 9), 512, seed=11)))
 MINE = {index: NAMES[index % 3] for index in PROMPTS}
 MIXED = ({1: 9, 2: 55}, {2: 62, 0: 1, 1: 1}, {1: 6, 3: 16, 2: 40, 4: 1}, {3: 6, 2: 1, 4: 20, 5: 9})
+LIMITS = {
+    "max_model_len": 256,
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 64,
+    "max_loras": 2,
+    "max_lora_rank": 8,
+}
 SIZES = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2}
 
 
@@ -48,19 +56,21 @@ class AsTorch:
 
 @pytest.fixture(scope="module", params=["full", "full_and_piecewise", "none"])
 def model(request: pytest.FixtureRequest, folder: Path) -> vcc.Model:
+    words = [item for name, size in LIMITS.items() for item in (_option(name), size)]
+    asked = ("--target", "sm_90", "--mode", request.param, *words, "--enable-lora")
+    # In a process of its own: this one has used CUDA.
+    done = vcc_process("compile", folder / "base", *asked, store=folder / "store")
+    assert done.code == 0, done.text[-3000:]
     found = vcc.load(
         str(folder / "base"),
         target="sm_90",
         cache_dir=folder / "store",
+        require_warm=True,
         kv_memory="4GiB",
         golden="all",
         compilation={"cuda_graph_mode": request.param},
-        max_model_len=256,
-        max_num_seqs=8,
-        max_num_batched_tokens=64,
         enable_lora=True,
-        max_loras=2,
-        max_lora_rank=8,
+        **LIMITS,
     )
     compiles = found.counters["compiles"]
     for name in NAMES[:2]:
@@ -68,6 +78,10 @@ def model(request: pytest.FixtureRequest, folder: Path) -> vcc.Model:
     assert found.counters["compiles"] == compiles
     yield found
     found.runner.close()
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ def check(case: Case) -> None:
     """One call by both, within rounding of the largest result."""
     got = wrapped_scaled.scaled_linear(*case, through=lambda kernel: kernel)
     want = plain(*case[:-1], torch.float32)
-    # Tensor cores keep fewer bits of a sum of fp8 values than fp32 has, over a block of them.
-    exact = 2.0**-11 if case[0].is_cuda else 2.0**-16
+    # Tensor cores keep fewer bits of a sum of fp8 values than fp32 has: decision 0020.
+    exact = 2.0**-10 if case[0].is_cuda else 2.0**-16
     share = exact if case[-1] == torch.float32 else 2.0**-8
     worst = ((got.float() - want).abs().max() / want.abs().max()).item()
     assert worst <= share, (case[0].shape, case[1].shape, case[5], worst)

@@ -25,8 +25,8 @@ from vcc.cache.errors import (
     ModelError,
     StorageError,
     VccError,
-    quoted,
 )
+from vcc.engine.compile.forked import failure
 from vcc.engine.compile.scratch import scratch, undisturbed
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import REPORT, GpuContent, read
@@ -142,7 +142,8 @@ def _work(
         (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")
     except BaseException as error:
         traceback.print_exc()
-        (folder / FAILED).write_text(json.dumps(_unexpected(error).as_dict()), encoding="utf-8")
+        found = failure(error, CompileError, "the model does not compile for a GPU")
+        (folder / FAILED).write_text(json.dumps(found.as_dict()), encoding="utf-8")
     end(0)
 
 
@@ -157,11 +158,6 @@ def _build(settled: Settled, profile: DeviceProfile, folder: Path, pipe: Connect
 
         content = plan(Planning(settled, profile, _Told(pipe)), made)
     write(replace(content, reads=reads.as_dict()), folder)
-
-
-def _unexpected(error: BaseException) -> CompileError:
-    text = quoted(error)
-    return CompileError("the model does not compile for a GPU", text)
 
 
 def _failure(folder: Path, status: int) -> VccError:

@@ -24,8 +24,8 @@ from vcc.cache.errors import (
     GraphError,
     ModelError,
     VccError,
-    quoted,
 )
+from vcc.engine.compile.forked import failure
 from vcc.engine.compile.scratch import scratch
 from vcc.engine.events import Events
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, REPORT, SECOND, Addresses
@@ -149,9 +149,8 @@ def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -
         (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")
     except BaseException as error:
         traceback.print_exc()
-        text = quoted(error)
-        found = GraphError("the model could not be recorded", text).as_dict()
-        (folder / FAILED).write_text(json.dumps(found), encoding="utf-8")
+        found = failure(error, GraphError, "the model could not be recorded")
+        (folder / FAILED).write_text(json.dumps(found.as_dict()), encoding="utf-8")
     os._exit(code)
 
 

@@ -28,36 +28,73 @@ def _column_scale(w_scale, column, FIRST: tl.constexpr, SECOND: tl.constexpr, PA
 
 
 @triton.jit
+def _block_scales(
+    x_scale, w_scale, source, column, first, at,
+    DEPTH: tl.constexpr, BLOCK: tl.constexpr, TILE_COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Factors of block `at` of the depth: of each row, and of the tile's columns from `first` on.
+
+    A tile that lies in one block of columns has one factor.
+    """
+    across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
+    at = tl.minimum(at, across - 1)
+    by_row = tl.load(x_scale + source * across + at)
+    if BLOCK % TILE_COLUMNS == 0:
+        by_column = tl.load(w_scale + first // BLOCK * across + at)
+    else:
+        by_column = tl.load(w_scale + column // BLOCK * across + at)
+    return by_row, by_column
+
+
+@triton.jit
 def _tile(
     x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr,
+    STAGES: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One tile of the result: columns of weights are the left operand, rows the right one."""
-    column = column_tile * TILE_COLUMNS + tl.arange(0, TILE_COLUMNS)
+    """One tile of the result: columns of weights are the left operand, rows the right one.
+
+    Rows outside are not read where MASKED, and elsewhere repeat the last one: a load of every row
+    costs less without a mask, and one of the same row for all of them more than none.
+    """
+    first = column_tile * TILE_COLUMNS
+    column = first + tl.arange(0, TILE_COLUMNS)
     row = row_tile * TILE_ROWS + tl.arange(0, TILE_ROWS)
     inner = tl.arange(0, BLOCK)
-    # Rows and columns outside repeat the last one: read without a mask, and never stored.
     source = tl.minimum(row, rows - 1).to(tl.int64)
     place = tl.minimum(column, COLUMNS - 1).to(tl.int64)
     left = weight + place[:, None] * DEPTH + inner[None, :]
     right = x + source[:, None] * DEPTH + inner[None, :]
+    there = (row < rows)[:, None]
     total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
+    if MOVING == 2:  # scales are asked for a block ahead: nothing waits for them
+        by_row, by_column = _block_scales(
+            x_scale, w_scale, source, place, first, 0, DEPTH, BLOCK, TILE_COLUMNS
+        )
     for at in tl.range(across, num_stages=STAGES):
         if DEPTH % BLOCK == 0:
-            w, a = tl.load(left + at * BLOCK), tl.load(right + at * BLOCK)
+            w = tl.load(left + at * BLOCK)
+            if MASKED:
+                a = tl.load(right + at * BLOCK, mask=there, other=0.0)
+            else:
+                a = tl.load(right + at * BLOCK)
         else:
             held = (at * BLOCK + inner < DEPTH)[None, :]
             w = tl.load(left + at * BLOCK, mask=held, other=0.0)
-            a = tl.load(right + at * BLOCK, mask=held, other=0.0)
+            a = tl.load(right + at * BLOCK, mask=held & there, other=0.0)
         if MOVING == 2:
-            by_column = tl.load(w_scale + place // BLOCK * across + at)
-            by_row = tl.load(x_scale + source * across + at)
+            next_row, next_column = _block_scales(
+                x_scale, w_scale, source, place, first, at + 1, DEPTH, BLOCK, TILE_COLUMNS
+            )
             part = tl.dot(w, tl.trans(a))
-            total += part * by_column[:, None] * by_row[None, :]
+            if BLOCK % TILE_COLUMNS == 0:
+                total += part * (by_column * by_row)[None, :]
+            else:
+                total += part * by_column[:, None] * by_row[None, :]
+            by_row, by_column = next_row, next_column
         else:
             total = tl.dot(w, tl.trans(a), total, max_num_imprecise_acc=BLOCK)
     if MOVING != 2:
@@ -93,7 +130,7 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, program, 0,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                FEW, FEW_COLUMNS, FEW_STAGES,
+                FEW, FEW_COLUMNS, FEW_STAGES, True,
             )  # fmt: skip
     else:
         across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
@@ -106,5 +143,5 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                TILE_ROWS, TILE_COLUMNS, STAGES,
+                TILE_ROWS, TILE_COLUMNS, STAGES, False,
             )  # fmt: skip

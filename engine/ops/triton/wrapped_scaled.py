@@ -16,14 +16,16 @@ from vcc.engine.ops.triton.wrapped import rows_of
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
 
-TILES = {
+BY_ROW = {
     "FEW": 64, "FEW_COLUMNS": 64, "FEW_STAGES": 6,
-    "TILE_ROWS": 128, "TILE_COLUMNS": 128, "STAGES": 3, "BAND": 8,
+    "TILE_ROWS": 128, "TILE_COLUMNS": 128, "STAGES": 3, "BAND": 8, "num_warps": 8,
 }  # fmt: skip
-"""First choices; tests/benchmarks/gpu/bench_scaled_mm.py measures them on a device."""
+BY_BLOCK = {**BY_ROW, "TILE_ROWS": 64}
+"""Tiles where scales are of whole rows and columns, and where each block has its own.
 
-WARPS = 8
-"""With half as many the sums of a block and of all blocks do not fit into registers."""
+The sums of a block and of all blocks fit into registers. What is best is measured by
+tests/benchmarks/gpu/bench_scaled_mm.py.
+"""
 
 MOST_RANGES = 3
 """Of columns with a scale each: queries, keys and values."""
@@ -48,8 +50,9 @@ def scaled_linear(
     moving = 2 if w_scale.dim() == 2 else 0 if x_scale.numel() == 1 and x_scale.dim() < 2 else 1
     parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
     starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
-    few, many = -(-columns // TILES["FEW_COLUMNS"]), -(-columns // TILES["TILE_COLUMNS"])
-    tiles: Any = (rows + TILES["TILE_ROWS"] - 1) // TILES["TILE_ROWS"]
+    cut = BY_BLOCK if moving == 2 else BY_ROW
+    few, many = -(-columns // cut["FEW_COLUMNS"]), -(-columns // cut["TILE_COLUMNS"])
+    tiles: Any = (rows + cut["TILE_ROWS"] - 1) // cut["TILE_ROWS"]
     programs: Any = torch.sym_max(few, many * tiles)
     through(kernel)[(programs,)](
         x,
@@ -67,7 +70,6 @@ def scaled_linear(
         PARTS=parts,
         HAS_BIAS=bias is not None,
         BLOCK=BLOCK,
-        **TILES,
-        num_warps=WARPS,
+        **cut,
     )
     return out

@@ -55,6 +55,7 @@ def main() -> None:
     routes = {str(b): _routes(playing, b) for b in (*options.decode, *options.prefill)}
     heavy = [name for name in ("torch", "triton", "transformers", "sympy") if name in sys.modules]
     told = {"decode": decode, "prefill": prefill, "routes": routes, "heavy": heavy}
+    told["gemms"] = str(playing.runner._parts.gemms.report)
     print(json.dumps(told | {"graphs": counts.ready, "stats": playing.handle.stats()}))
 
 

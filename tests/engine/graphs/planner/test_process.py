@@ -127,6 +127,17 @@ def test_any_other_exception_is_a_compile_error_with_its_text(
         run(monkeypatch, body)
 
 
+def test_a_child_of_a_process_that_has_used_cuda_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def body(folder: Path, told: Any) -> None:
+        raise RuntimeError("CUDA error: initialization error")
+
+    with pytest.raises(DeviceError, match="it has used CUDA already") as caught:
+        run(monkeypatch, body)
+    assert "vcc compile" in caught.value.hint
+
+
 def test_a_child_that_is_killed_is_told_with_what_it_said_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,7 +13,7 @@ from support.sources import ROOT
 from vcc.engine.graphs.cubin import read_cubin
 from vcc.engine.ops.triton.scaled import scaled_linear
 from vcc.engine.ops.triton.specs import KernelSpec
-from vcc.engine.ops.triton.wrapped_scaled import TILES, WARPS
+from vcc.engine.ops.triton.wrapped_scaled import BY_BLOCK, BY_ROW
 from vcc.engine.torch_shim.profiles import PROFILES
 
 
@@ -30,9 +30,11 @@ def spec(moving: int, depth: int = 4096) -> KernelSpec:
     types = {"x": "*fp8e4nv", "weight": "*fp8e4nv", "x_scale": "*fp32", "w_scale": "*fp32"}
     types |= {"bias": "*bf16", "out": "*bf16"}
     constants = {"COLUMNS": 4096, "DEPTH": depth, "MOVING": moving, "FIRST": 2048, "SECOND": 3072}
-    constants |= {"PARTS": 3 if moving != 2 else 0, "HAS_BIAS": False, "BLOCK": 128, **TILES}
+    constants |= {"PARTS": 3 if moving != 2 else 0, "HAS_BIAS": False, "BLOCK": 128}
+    constants |= BY_BLOCK if moving == 2 else BY_ROW
+    warps = constants.pop("num_warps")
     parameters = (*types.items(), ("rows", "i32"))
-    return KernelSpec(scaled_linear, parameters, constants, frozenset(types), WARPS)
+    return KernelSpec(scaled_linear, parameters, constants, frozenset(types), warps)
 
 
 @pytest.mark.parametrize("target", [name for name, one in PROFILES.items() if one.arch >= 89])
