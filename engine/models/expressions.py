@@ -23,6 +23,9 @@ from typing import TypeAlias
 
 from vcc.cache.errors import IntegrityError
 
+NUMBER = "*"
+"""Where a number stands in the names of the tensors of `Each`."""
+
 
 @dataclass(frozen=True, slots=True)
 class FromTensor:
@@ -119,7 +122,7 @@ Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose 
 def _numbered(binding: Binding, number: str) -> Binding:
     """An expression with a number for `*` in the names of its tensors."""
     if isinstance(binding, FromTensor):
-        return FromTensor(binding.name.replace("*", number))
+        return FromTensor(binding.name.replace(NUMBER, number))
     if isinstance(binding, (Cat, Stack)):
         return replace(binding, parts=tuple(_numbered(part, number) for part in binding.parts))
     if isinstance(binding, (Rows, Each, Transpose, Flat)):
@@ -213,7 +216,7 @@ class _Reader:
         if len(self.rest) > 1 and self.rest[-1] == "," and self.rest[-2].isdigit():
             self._next()
             start, stop = self._range()
-            if not 0 < stop - start <= _MOST_NUMBERS or self.numbered or "*" not in str(first):
+            if not 0 < stop - start <= _MOST_NUMBERS or self.numbered or NUMBER not in str(first):
                 raise _broken(self.text)
             self.numbered = True
             return Each(first, start, stop)

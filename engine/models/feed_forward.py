@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expert_spec import ExpertSpec
 from vcc.engine.models.linear import Linear
-from vcc.engine.models.quant.linear import projection
+from vcc.engine.models.quant.expert_layer import ScaledExperts
+from vcc.engine.models.quant.linear import projection, weight_of
 from vcc.engine.ops.choice import OpChoice
 from vcc.engine.ops.layers import CustomOp, GeluTanhAndMul, SiluAndMul
 
@@ -46,6 +47,16 @@ class Experts(nn.Module):
         self.down = nn.Parameter(torch.empty(shape), requires_grad=False)
 
 
+def stacked_experts(
+    spec: DecoderSpec, experts: ExpertSpec, path: str, *, on_gpu: bool
+) -> Experts | ScaledExperts:
+    """The experts of the layer at this path of the decoder, quantised or not."""
+    stored = weight_of(spec, f"{path}.experts.gate_up") if spec.quant is not None else None
+    if spec.quant is None or stored is None or not stored.fp8:
+        return Experts(spec, experts)
+    return ScaledExperts(spec.quant, experts, spec.hidden, on_gpu)
+
+
 class SparseMlp(nn.Module):
     """Each token's likeliest experts, and one that every token has where the model has such.
 
@@ -55,19 +66,22 @@ class SparseMlp(nn.Module):
 
     def __init__(self, spec: DecoderSpec, experts: ExpertSpec, path: str, ops: OpChoice) -> None:
         super().__init__()
-        shared, path = experts.shared, f"{path}.shared"
+        shared = experts.shared
         self.top_k, self.renormalise = experts.top_k, experts.renormalise
         self.on_gpu = ops.platform != "cpu"
         self.router = Linear(spec.hidden, experts.count, bias=False)
-        self.experts = Experts(spec, experts)
-        self.shared = Mlp(spec, ops, path, shared, bias=False) if shared else None
+        self.experts = stacked_experts(spec, experts, path, on_gpu=self.on_gpu)
+        self.shared = Mlp(spec, ops, f"{path}.shared", shared, bias=False) if shared else None
         self.shared_gate = Linear(spec.hidden, 1, bias=False) if experts.shared else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x [T, hidden] -> [T, hidden]."""
         ops = expert_kernels(self.on_gpu)
         weights, ids = ops.topk_softmax(self.router(x), self.top_k, self.renormalise)
-        found = ops.moe_experts(x, self.experts.gate_up, self.experts.down, weights, ids)
+        if isinstance(self.experts, ScaledExperts):
+            found = self.experts(x, weights, ids)
+        else:
+            found = ops.moe_experts(x, self.experts.gate_up, self.experts.down, weights, ids)
         if self.shared is None or self.shared_gate is None:
             return cast(Tensor, found)
         return cast(Tensor, found + torch.sigmoid(self.shared_gate(x)) * self.shared(x))

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from vcc.engine.models.architecture_table import ARCHITECTURES
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.expert_spec import ExpertSpec
-from vcc.engine.models.expressions import Binding, Cat, Each, FromTensor
-from vcc.engine.models.quant.experts import refuse_experts
-from vcc.engine.models.quant.weights import Scales, scales_of
+from vcc.engine.models.expressions import NUMBER, Binding, Cat, Each, FromTensor
+from vcc.engine.models.quant.experts import (
+    expert_scales,
+    experts_in_fp8,
+    refuse_routers,
+    refuse_stacked,
+)
+from vcc.engine.models.quant.weights import Scales, Source, scales_of
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 from vcc.engine.models.tensor_names import STACKED, STACKED_BLOCK, TensorNames
-
-NUMBER = "*"
-"""Where an expert's number stands in the name of its tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +135,37 @@ class _Layer:
 
     def experts(self, experts: ExpertSpec, names: TensorNames) -> Iterator[Weight | Scales]:
         hidden, width, count = self.spec.hidden, experts.width, experts.count
-        block = STACKED_BLOCK if experts.stacked else names.sparse
-        refuse_experts(self.spec.quant, f"{self.home}.{block}", names.expert)
-        yield from self.linear("mlp.router", (f"{block}.gate",), (count,), hidden, bias=False)
+        block, quant = STACKED_BLOCK if experts.stacked else names.sparse, self.spec.quant
+        home = f"{self.home}.{block}"
+        fp8 = quant is not None and experts_in_fp8(quant, home, names.expert, count)
+        refuse_routers(quant, home, shared=experts.shared > 0)
+        if fp8 and experts.stacked:
+            refuse_stacked(home)
+        yield self.weight("mlp.router.weight", (f"{block}.gate.weight", (count, hidden)))
         if experts.stacked:
             shapes = ((count, 2 * width, hidden), (count, hidden, width))
             for parameter, name, shape in zip(("gate_up", "down"), STACKED, shapes, strict=True):
                 yield self.weight(f"mlp.experts.{parameter}", (f"{block}.{name}", shape))
         else:
-            gate, up, down = (f"{block}.experts.{NUMBER}.{n}.weight" for n in names.expert)
-            sources = ((gate, (width, hidden)), (up, (width, hidden)))
-            yield self.weight("mlp.experts.gate_up", *sources, each=count)
-            yield self.weight("mlp.experts.down", (down, (hidden, width)), each=count)
+            gate, up, down = (f"{block}.experts.{NUMBER}.{n}" for n in names.expert)
+            sources = ((gate, width), (up, width))
+            yield from self.expert("gate_up", sources, hidden, count, fp8)
+            yield from self.expert("down", ((down, hidden),), width, count, fp8)
         if experts.shared:
             shared = f"{block}.shared_expert"
             yield from self.gated("mlp.shared", shared, names, experts.shared)
-            yield from self.linear("mlp.shared_gate", (f"{shared}_gate",), (1,), hidden, bias=False)
+            yield self.weight("mlp.shared_gate.weight", (f"{shared}_gate.weight", (1, hidden)))
+
+    def expert(
+        self, name: str, modules: tuple[Source, ...], inner: int, count: int, fp8: bool
+    ) -> Iterator[Weight | Scales]:
+        """A projection of all experts, stacked, of one source an expert or of two side by side."""
+        sources = ((f"{module}.weight", (rows, inner)) for module, rows in modules)
+        weight = self.weight(f"mlp.experts.{name}", *sources, each=count, fp8=fp8)
+        yield weight
+        if fp8 and self.spec.quant is not None:
+            whole = tuple((f"{self.home}.{module}", rows) for module, rows in modules)
+            yield from expert_scales(self.spec.quant, weight.parameter, whole, inner, count)
 
     def norms(self) -> Iterator[Weight]:
         spec = self.spec

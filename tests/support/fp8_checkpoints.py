@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from support.checkpoints import make_checkpoint
+from support.fp8_experts import EXPERT_SIZES, quantise_experts, see_experts, spread_of
 
 FP8, MOST, BLOCK = torch.float8_e4m3fn, 448.0, 128
 
@@ -64,6 +65,17 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 """What `config.json` says in each layout: weights, then activations."""
 
+
+def with_experts(layout: str) -> dict[str, Any]:
+    """What `config.json` says where experts are quantised too."""
+    declared = LAYOUTS[layout]
+    if "ignore" in declared:
+        kept = [name for name in declared["ignore"] if "experts" not in name]
+        return {**declared, "ignore": [*kept, "re:.*block_sparse_moe.gate$"]}
+    gates = [f"model.layers.{i}.mlp.{n}" for i in range(3) for n in ("gate", "shared_expert_gate")]
+    return {**declared, "modules_to_not_convert": ["lm_head", *gates]}
+
+
 BLOCK_SIZES: dict[str, Any] = {
     "hidden_size": 128, "intermediate_size": 256, "num_key_value_heads": 4, "head_dim": 32,
 }  # fmt: skip
@@ -77,6 +89,7 @@ def make_fp8_checkpoint(
     *,
     scale_dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    experts: bool = False,
     **overrides: Any,
 ) -> Path:
     """Write a small checkpoint with every parameter redrawn and its projections in fp8.
@@ -87,14 +100,15 @@ def make_fp8_checkpoint(
         layout: key of LAYOUTS.
         scale_dtype: of the stored scales.
         seed: of the weights.
+        experts: are fp8 too.
         overrides: config fields.
     """
-    sizes = BLOCK_SIZES if "block" in layout else {}
+    sizes = (BLOCK_SIZES | EXPERT_SIZES.get(arch, {})) if "block" in layout else {}
     make_checkpoint(directory, arch, dtype="bfloat16", seed=seed, **{**sizes, **overrides})
     config = json.loads((directory / "config.json").read_text())
     file = directory / "model.safetensors"
-    state, declared = load_file(file), LAYOUTS[layout]
-    names = [name for name in state if is_projection(name)]
+    state, declared = load_file(file), with_experts(layout) if experts else LAYOUTS[layout]
+    names = [name for name in state if is_projection(name) or (experts and is_expert(name))]
     scales = _input_scales(directory, names) if layout.endswith("static") else {}
     for name in names:
         weight, scale = quantised_weight(state[name].float(), layout)
@@ -115,6 +129,11 @@ def is_projection(name: str) -> bool:
     return name.endswith("_proj.weight") and "experts" not in name
 
 
+def is_expert(name: str) -> bool:
+    """Whether a tensor is the weight of a projection of an expert."""
+    return ".experts." in name and name.endswith(".weight")
+
+
 def quantised_weight(weight: Tensor, layout: str) -> tuple[Tensor, Tensor]:
     """A weight in fp8 and its scale, in the shape that the layout stores."""
     if "block" in layout:
@@ -126,7 +145,7 @@ def quantised_weight(weight: Tensor, layout: str) -> tuple[Tensor, Tensor]:
         whole = (cut / scale[:, None, :, None]).view_as(padded)
         return _to_fp8(whole[: weight.shape[0], : weight.shape[1]]), scale
     if layout.startswith("channel"):
-        scale = weight.abs().amax(1, keepdim=True) / MOST
+        scale = weight.abs().amax(1, keepdim=True).clamp(min=1e-12) / MOST
         return _to_fp8(weight / scale), scale
     scale = weight.abs().max() / MOST
     return _to_fp8(weight / scale), scale.reshape(1)
@@ -152,12 +171,13 @@ def _input_scales(directory: Path, names: Sequence[str]) -> Mapping[str, Tensor]
     seen: dict[str, Tensor] = {}
     for name, module in _projections(model):
         module.register_forward_pre_hook(
-            lambda _, given, name=name: seen.update({name: given[0].abs().max() * 1.2 / MOST})
+            lambda _, given, name=name: seen.update({name: given[0].abs().max()})
         )
     ids = torch.randint(4, model.config.vocab_size, (1, 64), generator=torch.Generator())
+    see_experts(model, names, seen)
     with torch.no_grad():
         model(ids)
-    return {name: seen[name].reshape(1) for name in names}
+    return {name: (seen[name] * 1.2 * spread_of(name) / MOST).reshape(1) for name in names}
 
 
 def _plain(directory: Path) -> Any:
@@ -213,6 +233,8 @@ def fp8_reference(directory: Path, layout: str, dtype: torch.dtype, moving: bool
     save_file(dequantised(directory), plain / "model.safetensors", {"format": "pt"})
     model = _plain(plain)
     state = load_file(directory / "model.safetensors")
+    if moving:
+        quantise_experts(model, state, lambda x, scale: fake_quantised(x, layout, scale))
     for name, module in _projections(model) if moving else ():
         scale = state.get(name.replace(".weight", ".input_scale"))
         given = None if scale is None else scale.float()

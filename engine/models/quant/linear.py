@@ -38,19 +38,19 @@ def projection(
         inner, outer: columns and rows of its weight.
         bias: whether it has one.
     """
-    weight = _weight(spec, path) if spec.quant is not None else None
+    weight = weight_of(spec, f"{path}.weight") if spec.quant is not None else None
     if spec.quant is None or weight is None or not weight.fp8:
         return Linear(inner, outer, bias)
     parts = tuple(shape[0] for _, shape in weight.sources)
     return ScaledLinear(spec.quant, inner, parts, bias, on_gpu=ops.platform != "cpu")
 
 
-def _weight(spec: DecoderSpec, path: str) -> Weight | None:
-    _, _, rest = path.partition("layers.")
+def weight_of(spec: DecoderSpec, name: str) -> Weight | None:
+    """The weight of a decoder's parameter, as `layers.0.attn.qkv.weight`."""
+    _, _, rest = name.partition("layers.")
     number = rest.partition(".")[0]
     found = layer_weights(spec, int(number)) if number else all_weights(spec)
-    named = (one for one in found if one.parameter == f"{path}.weight")
-    weight = next(named, None)
+    weight = next((one for one in found if one.parameter == name), None)
     return weight if isinstance(weight, Weight) else None
 
 
@@ -79,11 +79,11 @@ class ScaledLinear(nn.Module):
             "channel": (outer,),
             "block": (-(-outer // BLOCK), -(-inner // BLOCK)),
         }
-        self.weight = _parameter(outer, inner, dtype=FP8)
-        self.weight_scale = _parameter(*shapes[quant.weights], dtype=torch.float32)
+        self.weight = parameter(outer, inner, dtype=FP8)
+        self.weight_scale = parameter(*shapes[quant.weights], dtype=torch.float32)
         static = quant.activations == "static"
-        self.input_scale = _parameter(1, dtype=torch.float32) if static else None
-        self.bias = _parameter(outer) if bias else None
+        self.input_scale = parameter(1, dtype=torch.float32) if static else None
+        self.bias = parameter(outer) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., inner] -> [..., outer]."""
@@ -106,7 +106,8 @@ class ScaledLinear(nn.Module):
         return (blocks / scale).clamp(-MOST, MOST).to(FP8).flatten(-2), scale.squeeze(-1)
 
 
-def _parameter(*shape: int, dtype: torch.dtype | None = None) -> nn.Parameter:
+def parameter(*shape: int, dtype: torch.dtype | None = None) -> nn.Parameter:
+    """A parameter without values, which come from a binding."""
     return nn.Parameter(torch.empty(shape, dtype=dtype), requires_grad=False)
 
 

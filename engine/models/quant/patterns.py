@@ -33,6 +33,31 @@ def matches(pattern: str, module: str) -> bool:
     return pattern == module
 
 
+def any_matches(patterns: tuple[str, ...], module: str) -> bool:
+    """Whether one of the patterns means a module; names are looked up, expressions are tried.
+
+    Raises:
+        ModelError: as `matches`.
+    """
+    names, above, expressions = _sorted(patterns)
+    if module in names or module in above:
+        return True
+    ends = (at for at, letter in enumerate(module) if letter == ".")
+    if above and any(module[:end] in above for end in ends):
+        return True
+    return any(matches(one, module) for one in expressions)
+
+
+@lru_cache(maxsize=64)
+def _sorted(
+    patterns: tuple[str, ...],
+) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
+    """Plain names, modules with all below them, and expressions."""
+    expressions = tuple(one for one in patterns if one.startswith(EXPRESSION))
+    above = frozenset(one.removeprefix(UNDER) for one in patterns if one.startswith(UNDER))
+    return frozenset(patterns), above, expressions
+
+
 @lru_cache(maxsize=4096)
 def _compiled(text: str) -> re.Pattern[str]:
     if len(text) > LONGEST or len(_REPEAT.findall(text)) > MOST_REPEATS:

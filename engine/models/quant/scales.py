@@ -44,15 +44,16 @@ def check_scales(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
         return
     for weight in all_weights(spec):
         if isinstance(weight, Scales):
-            _check(weight, tensors)
+            for group in weight.groups():
+                _check([name for name, _ in group], tensors, shared=weight.shared)
 
 
-def _check(scales: Scales, tensors: Mapping[str, TensorInfo]) -> None:
-    found = [(name, tensors[name]) for name, _ in scales.tensors()]
+def _check(names: list[str], tensors: Mapping[str, TensorInfo], *, shared: bool) -> None:
+    found = [(name, tensors[name]) for name in names]
     read = [(name, _bits(info), info.dtype) for name, info in found if info.file is not None]
     for name, bits, dtype in read:
         _check_values(name, bits, *INFINITE[dtype][1:])
-    if scales.shared and len({(bits.tobytes(), dtype) for _, bits, dtype in read}) > 1:
+    if shared and len({(bits.tobytes(), dtype) for _, bits, dtype in read}) > 1:
         listed = ", ".join(_shown(read))
         raise ModelError(
             f"{read[0][0]} and {read[1][0]} differ",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.quant.patterns import matches
+from vcc.engine.models.quant.patterns import any_matches
 
 BLOCK = 128
 """Rows and columns of a weight block, and values of an activation block."""
@@ -39,11 +39,12 @@ class QuantSpec:
     ignore: tuple[str, ...] = ()
     scale: str = "weight_scale"
 
-    def covers(self, modules: Sequence[str]) -> bool:
+    def covers(self, modules: Sequence[str], what: str = "one projection") -> bool:
         """Whether modules that are one projection here are quantised.
 
         Args:
             modules: full names, as `model.layers.0.self_attn.q_proj`.
+            what: they are here.
 
         Raises:
             ModelError: some are and some are not.
@@ -53,14 +54,14 @@ class QuantSpec:
             plain = modules[found.index(False)]
             raise ModelError(
                 f"{plain} is not quantised, {modules[found.index(True)]} is",
-                "they are one projection here, with one element type",
+                f"they are {what} here, with one element type",
                 "use a checkpoint whose ignore list has both or neither",
             )
         return found[0]
 
     def _covers(self, module: str) -> bool:
-        wanted = any(one == LINEAR or matches(one, module) for one in self.targets)
-        return wanted and not any(matches(one, module) for one in self.ignore)
+        wanted = LINEAR in self.targets or any_matches(self.targets, module)
+        return wanted and not any_matches(self.ignore, module)
 
     def __str__(self) -> str:
         """A line for people: `fp8 (compressed-tensors), weights by channel, …`."""

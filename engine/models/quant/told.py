@@ -6,20 +6,26 @@ from typing import Any
 
 from vcc.engine import native
 from vcc.engine.config.modes import Platform
-from vcc.engine.models.quant.spec import QuantSpec
+from vcc.engine.models.bindings import all_weights
+from vcc.engine.models.decoder_spec import DecoderSpec
+from vcc.engine.models.layer_weights import Weight
 
-OPERATOR = "scaled_linear"
+OPERATOR, EXPERTS = "scaled_linear", "scaled_experts"
 
 
-def quant_rows(quant: QuantSpec | None, platform: Platform) -> list[dict[str, Any]]:
-    """A row beside those of the custom ops; none for a model that is not quantised.
+def quant_rows(spec: DecoderSpec | None, platform: Platform) -> list[dict[str, Any]]:
+    """Rows beside those of the custom ops; none for a model that is not quantised.
 
     Args:
-        quant: the scheme.
+        spec: the decoder; None where the model is none.
         platform: where steps run. The compiled kernels are those of the install that builds.
     """
-    if quant is None:
+    quant = None if spec is None else spec.quant
+    if quant is None or spec is None:
         return []
     compiled = "native" if native.library("vcc_ops") is None else "cpu"
     backend = "triton" if platform is Platform.CUDA else compiled
-    return [{"op": OPERATOR, "backend": backend, "reason": str(quant), "refused": []}]
+    stored = (one for one in all_weights(spec) if isinstance(one, Weight) and one.fp8)
+    found = {EXPERTS if one.each else OPERATOR for one in stored}
+    ops = [OPERATOR, *sorted(found - {OPERATOR})]
+    return [{"op": op, "backend": backend, "reason": str(quant), "refused": []} for op in ops]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.expressions import Binding, Cat, Flat, FromTensor
+from vcc.engine.models.expressions import NUMBER, Binding, Cat, Each, Flat, FromTensor
 from vcc.engine.models.quant.spec import BLOCK, QuantSpec
 from vcc.engine.models.tensor_info import Shape
 
@@ -29,23 +29,37 @@ class Scales:
         sources: (tensor, shape) in order, joined along the first dimension.
         flat: the parts become vectors before they are joined.
         shared: the sources hold one and the same value; the first is taken.
+        each: of how many experts the sources are, stacked along a new dimension; 0 means none.
     """
 
     parameter: str
     sources: tuple[tuple[str, Shape], ...]
     flat: bool = True
     shared: bool = False
+    each: int = 0
 
     def binding(self) -> Binding:
         """The expression that makes the parameter."""
         parts: tuple[Binding, ...] = tuple(FromTensor(name) for name, _ in self.sources)
         if self.flat:
             parts = tuple(Flat(part) for part in parts)
-        return parts[0] if self.shared or len(parts) == 1 else Cat(parts)
+        joined = parts[0] if self.shared or len(parts) == 1 else Cat(parts)
+        if not self.each:
+            return joined
+        stacked = Each(joined, 0, self.each)
+        return Flat(stacked) if self.shared else stacked
+
+    def groups(self) -> Iterator[tuple[tuple[str, Shape], ...]]:
+        """The tensors of the projection, or of that of each expert."""
+        if not self.each:
+            yield self.sources
+        for index in range(self.each):
+            yield tuple((name.replace(NUMBER, str(index)), shape) for name, shape in self.sources)
 
     def tensors(self) -> Iterator[tuple[str, Shape]]:
         """Name and shape of every tensor it needs."""
-        yield from self.sources
+        for group in self.groups():
+            yield from group
 
 
 def scales_of(

@@ -11,6 +11,7 @@ WRAPPED = "vcc.engine.ops.triton.wrapped"
 FUSED = "vcc.engine.ops.triton.wrapped_fused"
 EXPERTS = "vcc.engine.ops.triton.wrapped_experts"
 SCALED = "vcc.engine.ops.triton.wrapped_scaled"
+SCALED_EXPERTS = "vcc.engine.ops.triton.wrapped_scaled_experts"
 LORA = "vcc.engine.ops.triton.wrapped_lora"
 FLOATS = ("float32", "bfloat16", "float16")
 ONE_PROGRAM = (Limit("width", most=1 << 20),)
@@ -32,6 +33,7 @@ ROWS = table(
     *(_row(f"{op}_{form}", FUSED) for op in GATES for form in QUANTS),
     *(_row(op, FUSED) for op in ("qk_norm_rope", "rms_norm_linear")),
     _row("scaled_linear", SCALED),
+    _row("scaled_experts", SCALED_EXPERTS),
     *(_row(op, EXPERTS) for op in ("topk_softmax", "topk_sigmoid", "moe_experts")),
     *(_row(op, LORA) for op in ("lora_shrink", "lora_expand")),
 )
