@@ -188,6 +188,6 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("paged_attention_quant", paged_attention_quant),
     ("scaled_linear", scaled_linear),
     ("topk_sigmoid", topk_sigmoid),
-)
     ("scaled_experts", scaled_experts),
+)
 """Operator name -> plain-torch implementation."""
