@@ -246,15 +246,15 @@ OPS: tuple[OpSchema, ...] = (
     ),
     OpSchema(
         "topk_sigmoid",
+        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
+        _chosen,
+    ),
     OpSchema(
         "scaled_experts",
         "(Tensor x, Tensor gate_up, Tensor down, Tensor gate_up_scale, Tensor down_scale,"
         " Tensor? x_scale, Tensor? inner_scale, Tensor weights, Tensor ids, float least)"
         " -> Tensor",
         _like_x,
-    ),
-        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
-        _chosen,
     ),
 )
 """All operators; `docs/architecture.md` and the native library name the same."""
