@@ -57,8 +57,8 @@ def times(left: Expr, right: Expr) -> Expr:
         return right
     if isinstance(left, int) and _is(right, "*") and isinstance(right[1], int):
         return times(left * right[1], right[2])
-    if left == -1 and _is(right, "//"):
-        return ceildiv(times(-1, right[1]), right[2])
+    if isinstance(left, int) and left < 0 and _is(right, "//"):
+        return times(-left, ceildiv(times(-1, right[1]), right[2]))
     return ["*", left, right]
 
 

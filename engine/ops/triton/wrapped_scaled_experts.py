@@ -6,7 +6,7 @@ the compiler of the piece makes a kernel of that, which sees rows whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,10 +22,19 @@ from vcc.engine.ops.triton.wrapped_experts import CHUNK, COLUMNS
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
 
-TILES = {"ROWS": 64, "TILE_N": 64, "BLOCK": BLOCK, "STAGES": 3}
-"""First choices: up to 64 rows of an expert read its weights once."""
+BY_ROW = {
+    "BLOCK": BLOCK, "TILE_N": 64, "FEW_ROWS": 16, "FEW_STAGES": 4, "ROWS": 64, "STAGES": 3,
+    "num_warps": 4,
+}  # fmt: skip
+BY_BLOCK = {**BY_ROW, "ROWS": 32}
+"""Tiles where scales are of whole rows and columns, and where each block has its own.
 
-WARPS = 4
+First choices. A tile of few rows reads weights as fast, and computes less that nobody needs; with
+scales of blocks the sums of a block lie beside those of all, and must fit into registers.
+"""
+
+ROWS_EACH = 8
+"""Rows an expert, in the mean, up to which tiles have few rows."""
 
 
 def scaled_experts(
@@ -47,21 +56,24 @@ def scaled_experts(
     count, hidden, width = down.shape
     tokens, top_k = ids.shape
     pairs: Any = tokens * top_k
-    tiles: Any = (pairs + TILES["ROWS"] - 1) // TILES["ROWS"] + torch.sym_min(pairs, count)
-    places = _places(ids, pairs, tiles, count, through)
     by_block, flat = gate_up_scale.dim() == 3, ids.flatten()
-    form = {"BY_BLOCK": by_block, "HIDDEN": hidden, "WIDTH": width, **TILES, "num_warps": WARPS}
+    cut = BY_BLOCK if by_block else BY_ROW
+    slots, owners, tiles = _places(ids, pairs, count, cut, through)
+    form: Any = {"BY_BLOCK": by_block, "HIDDEN": hidden, "WIDTH": width, **cut}
+    form |= {"FEW": ROWS_EACH * count}
     # With scales of experts a row is another one for each of its experts.
     own = x if x_scale is None else x.repeat_interleave(top_k, 0)
     values, scale, moving = _quantised(own, x_scale, flat, by_block, least)
     inner = x.new_empty((pairs, width))
-    through(kernels.scaled_expert_up)[(-(-width // TILES["TILE_N"]), tiles)](
+    through(kernels.scaled_expert_up)[(_programs(width, cut, tiles),)](
         values,
         gate_up,
         scale,
         gate_up_scale,
-        *places,
+        slots,
+        owners,
         inner,
+        pairs,
         SHARE=top_k if x_scale is None else 1,
         MOVING=moving,
         BY_ROW=gate_up_scale.shape[1] == 2 * width,
@@ -69,14 +81,16 @@ def scaled_experts(
     )
     values, scale, moving = _quantised(inner, inner_scale, flat, by_block, least)
     parts = x.new_empty((pairs, hidden), dtype=torch.float32)
-    through(kernels.scaled_expert_down)[(-(-hidden // TILES["TILE_N"]), tiles)](
+    through(kernels.scaled_expert_down)[(_programs(hidden, cut, tiles),)](
         values,
         down,
         scale,
         down_scale,
         weights,
-        *places,
+        slots,
+        owners,
         parts,
+        pairs,
         MOVING=moving,
         BY_ROW=down_scale.shape[1] == hidden,
         **form,
@@ -89,10 +103,17 @@ def scaled_experts(
 
 
 def _places(
-    ids: Tensor, pairs: Any, tiles: Any, count: int, through: Through
-) -> tuple[Tensor, Tensor]:
-    """The pairs of each tile, and its expert."""
-    slots, owners = ids.new_empty((tiles * TILES["ROWS"],)), ids.new_empty((tiles,))
+    ids: Tensor, pairs: Any, count: int, cut: Mapping[str, int], through: Through
+) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
+    """The pairs of each tile, its expert, and how many tiles any routing needs, of either kind."""
+    few: Any = torch.sym_min(pairs, ROWS_EACH * count)
+    low, high = (
+        (some + cut[rows] - 1) // cut[rows] + torch.sym_min(some, count)
+        for some, rows in ((few, "FEW_ROWS"), (pairs, "ROWS"))
+    )
+    tiles = torch.sym_max(low, high)
+    slots = ids.new_empty((torch.sym_max(low * cut["FEW_ROWS"], high * cut["ROWS"]),))
+    owners = ids.new_empty((tiles,))
     through(experts.expert_tiles)[(count,)](
         ids,
         slots,
@@ -101,10 +122,18 @@ def _places(
         tiles,
         EXPERTS=count,
         LANES=power_of_two(count + 1),
-        ROWS=TILES["ROWS"],
+        ROWS=cut["ROWS"],
         CHUNK=CHUNK,
+        FEW=ROWS_EACH * count,
+        FEW_ROWS=cut["FEW_ROWS"],
     )
-    return slots, owners
+    return slots, owners, (low, high)
+
+
+def _programs(columns: int, cut: Mapping[str, int], tiles: tuple[Any, Any]) -> Any:
+    """Of a grid: tiles of either kind by those of columns. Factors stay inside of the maximum."""
+    wide = -(-columns // cut["TILE_N"])
+    return torch.sym_max(*(wide * some for some in tiles))
 
 
 def _quantised(

@@ -66,6 +66,10 @@ def test_terms_of_one_size_are_collected() -> None:
     assert add(add("T", 3), 4) == ["+", "T", 7]
     assert times("T", 0) == 0
     assert ceildiv(times(512, "T"), 256) == ["*", 2, "T"]
+    rounded_down = floordiv(times(-1, "T"), 2)
+    assert times(-1, rounded_down) == ["ceildiv", "T", 2]
+    assert times(2, times(-1, rounded_down)) == times(-2, rounded_down)
+    assert times(-2, rounded_down) == ["*", 2, ["ceildiv", "T", 2]]
 
 
 @pytest.mark.parametrize("expr", [-1, ["*", -2, "T"], ["//", 8, "T"], ["%", "T", 0]])
