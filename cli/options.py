@@ -11,6 +11,7 @@ import typer
 GRAPH_MODES = ("none", "piecewise", "full", "full_decode_only", "full_and_piecewise")
 COMPILE_MODES = ("vcc", "stock", "none")
 DTYPES = ("fp32", "bf16", "fp16")
+KV_CACHES = ("auto", "fp8")
 GOLDEN = ("off", "one", "all")
 POLICIES = ("own", "signed", "prod")
 
@@ -91,6 +92,15 @@ DtypeName = Annotated[
         metavar="|".join(DTYPES),
         help="element type; the checkpoint's by default",
         autocompletion=complete(DTYPES),
+    ),
+]
+KvCacheDtype = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        "--kv-cache-dtype",
+        metavar="|".join(KV_CACHES),
+        help="element type of keys and values; auto is the checkpoint's scheme, else --dtype",
+        autocompletion=complete(KV_CACHES),
     ),
 ]
 Shapes = Annotated[

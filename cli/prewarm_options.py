@@ -63,6 +63,7 @@ def _list(value: Any) -> list[str]:
 NAMES: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "target": ("target", "--target", _same),
     "dtype": ("dtype", "--dtype", _same),
+    "kv_cache_dtype": ("kv_cache_dtype", "--kv-cache-dtype", _same),
     "mode": ("mode", "--mode", _same),
     "compile": ("compile", "--compile", _same),
     "opt_level": ("level", "--opt-level", str),

@@ -28,6 +28,7 @@ class ModelOptions:
     mode: options.Mode = None
     compile: options.Compile = None
     dtype: options.DtypeName = None
+    kv_cache_dtype: options.KvCacheDtype = None
     shapes: options.Shapes = None
     config: options.Config = None
     level: options.Level = None
@@ -101,7 +102,8 @@ def _profile(options: ModelOptions) -> DeviceProfile | None:
 _MODEL_FIELDS = {
     name: name
     for name in (
-        *("revision", "dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens"),
+        *("revision", "dtype", "kv_cache_dtype"),
+        *("max_model_len", "max_num_seqs", "max_num_batched_tokens"),
         *("enable_lora", "max_loras", "max_lora_rank", "lora_target_modules"),
     )
 }

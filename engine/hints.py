@@ -103,6 +103,7 @@ HINTS: Mapping[str, Hint] = {
     "model.factory": lambda one: f"the artifact is of {one.found}",
     "model.shape.": lambda one: f"--shape {one.label.rpartition('.')[2]}={one.found}",
     "model.dtype": _option("--dtype"),
+    "model.kv_cache_dtype": _option("--kv-cache-dtype"),
     "model.quantisation": lambda one: "vcc compile builds one in this weight format",
     "model.max_model_len": _option("--max-model-len"),
     "model.max_num_seqs": _option("--max-num-seqs"),

@@ -147,6 +147,7 @@ def load(
     compilation: CompilationConfig | Mapping[str, Any] | None = None,
     lengths: Sequence[int] = (),
     dtype: str | None = None,
+    kv_cache_dtype: str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
     max_model_len: int | None = None,
@@ -175,6 +176,7 @@ def load(
         lengths: tokens of the sequences to come, to size the KV cache; empty takes the most that
             a step can use.
         dtype: "fp32", "bf16" or "fp16"; None takes the checkpoint's.
+        kv_cache_dtype: "fp8", or "auto": as the checkpoint says, else `dtype`; None is "auto".
         revision: branch, tag or commit of a Hugging Face id.
         trust_remote_code: take a checkpoint that has code of its own, which is not run.
         max_model_len: most tokens of a sequence, prompt and answer.
@@ -195,6 +197,7 @@ def load(
     said = {
         "revision": revision,
         "dtype": dtype,
+        "kv_cache_dtype": kv_cache_dtype,
         "max_model_len": max_model_len,
         "max_num_seqs": max_num_seqs,
         "max_num_batched_tokens": max_num_batched_tokens,

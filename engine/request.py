@@ -21,11 +21,12 @@ from vcc.engine.asked_ops import source_entries as layer_entries
 from vcc.engine.config.custom_ops import decided
 from vcc.engine.config.keys import key_entries
 from vcc.engine.config.model import check_parallel, resolve_model
-from vcc.engine.config.modes import Dtype, Platform
+from vcc.engine.config.modes import Dtype, KvDtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
 from vcc.engine.models.lora.spec import check_lora
+from vcc.engine.models.quant.kv import check_cache
 from vcc.engine.models.quant.target import check_target
 from vcc.engine.ops import names
 from vcc.engine.ranged import ranged_size
@@ -41,7 +42,10 @@ KNOWN_OPS = names.KNOWN_OPS
 DEFAULT_POSITIONS = 2048
 """Positions of a model whose config does not say."""
 
-_BASE = ("model.digest", "model.dtype", "model.quantisation", "parallel.", "target.platform")
+_BASE = (
+    *("model.digest", "model.dtype", "model.kv_cache_dtype", "model.quantisation"),
+    *("parallel.", "target.platform"),
+)
 _UNSET = ("null", "{}")
 
 
@@ -147,13 +151,16 @@ def settle(request: BuildRequest) -> Settled:
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
         quantisation=_quantisation(request),
+        kv_cache=_kv_cache(request.source),
     )
-    check_lora(model, request.source.spec if request.source.kind == "decoder" else None)
+    decoder = request.source.kind == "decoder"
+    check_cache(model.kv_cache_dtype, request.target, decoder=decoder)
+    check_lora(model, request.source.spec if decoder else None)
     resolved = resolve(request.compilation, _facts(request, model))
     mode = resolved.config.mode
     if mode is not None:
         check_asked(resolved.ops, request.target.platform, mode)
-    source = request.source.for_length(model.max_model_len)
+    source = request.source.for_length(model.max_model_len).with_cache(model.kv_cache_dtype)
     return Settled(replace(request, source=source), model, resolved)
 
 
@@ -163,6 +170,11 @@ def _quantisation(request: BuildRequest) -> str | None:
     if quant is not None:
         check_target("the weights of this model", request.target)
     return None if quant is None else quant.method
+
+
+def _kv_cache(source: Source) -> KvDtype | None:
+    """What the checkpoint has scales for."""
+    return KvDtype.FP8 if source.kind == "decoder" and source.spec.kv is not None else None
 
 
 def _usual(source: Source) -> int:

@@ -37,6 +37,7 @@ from vcc.engine.config.plain import to_json
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent, write
 from vcc.engine.graphs.planner.process import plan_in_child
+from vcc.engine.models.quant.kv import check_cache_interpretable
 from vcc.engine.models.quant.target import check_interpretable
 from vcc.engine.op_routes import op_routes
 from vcc.engine.request import Settled, look_up, request_pairs, settle
@@ -114,6 +115,7 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
         )
     source = settled.request.source
     check_interpretable(source.spec.quant if source.kind == "decoder" else None)
+    check_cache_interpretable(settled.model.kv_cache_dtype, settled.request.target.platform)
     profile = device_profile(settled)
     rebuilt = _rebuilt(settled, store, events)
     few = replace(profile, sm_count=settled.request.target.sm_count or MULTIPROCESSORS)

@@ -1,55 +1,67 @@
 // vcc::kv_write: keys and values of each token to its slot of the paged cache; slot -1 is skipped.
-#include "access.cuh"
+#include "cache.cuh"
 #include "entry.cuh"
 
 namespace vcc {
 
-template <class T>
+template <class T, class C>
 struct KvWrite {
   const T *k, *v;
-  T* cache;  // keys, `plane` values further values
+  C* cache;  // keys, `plane` values further values
   const int* slots;
   int width, block_size;
   int64_t k_stride, v_stride, plane, block_stride, slot_stride;
+  const float* scales;  // of an fp8 cache; null: ones
 };
 
-template <class T>
-__device__ inline bool is_aligned(const KvWrite<T>& w) {
-  constexpr int kWidth = kValues<T>;
-  return w.width % kWidth == 0 && rows_aligned(w.k, w.k_stride) && rows_aligned(w.v, w.v_stride) &&
-         rows_aligned(w.cache, w.plane) && w.block_stride % kWidth == 0 &&
-         w.slot_stride % kWidth == 0;
+template <class T, class C>
+__device__ inline bool is_aligned(const KvWrite<T, C>& w) {
+  return w.width % kValues<T> == 0 && rows_aligned(w.k, w.k_stride) &&
+         rows_aligned(w.v, w.v_stride) &&
+         slots_aligned<T>(w.cache, w.plane, w.block_stride, w.slot_stride);
 }
 
-template <bool kAligned, class T>
-__device__ inline void kv_token(const KvWrite<T>& w) {
+template <bool kAligned, class T, class C>
+__device__ inline void kv_token(const KvWrite<T, C>& w) {
   const int64_t token = blockIdx.x;
   const int slot = read_value(w.slots + token);
   if (slot < 0) return;
   const T *k = w.k + token * w.k_stride, *v = w.v + token * w.v_stride;
-  T* home =
+  C* home =
       w.cache + (slot / w.block_size) * w.block_stride + (slot % w.block_size) * w.slot_stride;
+  const CacheScales scales(w.scales);
   const int step = blockDim.x * kValues<T>;
   for (int at = threadIdx.x * kValues<T>; at < w.width; at += step) {
     const Chunk key = load<kAligned, true>(k + at, w.width - at);
     const Chunk value = load<kAligned, true>(v + at, w.width - at);
-    store<kAligned>(home + at, key, w.width - at);
-    store<kAligned>(home + w.plane + at, value, w.width - at);
+    store_cached<kAligned, T>(home + at, key, scales.key, w.width - at);
+    store_cached<kAligned, T>(home + w.plane + at, value, scales.value, w.width - at);
   }
 }
 
-template <class T>
-__device__ inline void kv_write(const KvWrite<T>& w) {
+template <class T, class C>
+__device__ inline void kv_write(const KvWrite<T, C>& w) {
   is_aligned(w) ? kv_token<true>(w) : kv_token<false>(w);
 }
 
 }  // namespace vcc
 
-#define KERNEL(name, T)                                                                      \
-  VCC_KERNEL(512, 1, vcc_kv_write_##name, const T* k, const T* v, T* kv_cache,               \
-             const int* slot_mapping, int width, int block_size, int64_t k_stride,           \
-             int64_t v_stride, int64_t plane, int64_t block_stride, int64_t slot_stride) {   \
-    vcc::kv_write(vcc::KvWrite<T>{k, v, kv_cache, slot_mapping, width, block_size, k_stride, \
-                                  v_stride, plane, block_stride, slot_stride});              \
+#define KERNEL(name, T)                                                                         \
+  VCC_KERNEL(512, 1, vcc_kv_write_##name, const T* k, const T* v, T* kv_cache,                  \
+             const int* slot_mapping, int width, int block_size, int64_t k_stride,              \
+             int64_t v_stride, int64_t plane, int64_t block_stride, int64_t slot_stride) {      \
+    vcc::kv_write(vcc::KvWrite<T, T>{k, v, kv_cache, slot_mapping, width, block_size, k_stride, \
+                                     v_stride, plane, block_stride, slot_stride, nullptr});     \
   }
 VCC_EACH_TYPE(KERNEL)
+
+#define KV_FP8_KERNEL(name, T)                                                                    \
+  VCC_KERNEL(512, 1, vcc_kv_write_fp8_##name, const T* k, const T* v, vcc::fp8* kv_cache,         \
+             const int* slot_mapping, int width, int block_size, int64_t k_stride,                \
+             int64_t v_stride, int64_t plane, int64_t block_stride, int64_t slot_stride,          \
+             const float* kv_scale) {                                                             \
+    vcc::kv_write(vcc::KvWrite<T, vcc::fp8>{k, v, kv_cache, slot_mapping, width, block_size,      \
+                                            k_stride, v_stride, plane, block_stride, slot_stride, \
+                                            kv_scale});                                           \
+  }
+VCC_EACH_TYPE(KV_FP8_KERNEL)

@@ -6,20 +6,21 @@
 // cosines and sines are read once.
 #pragma once
 
-#include "rows.cuh"
+#include "cache.cuh"
 
 namespace vcc {
 
 constexpr int kHeadsAtOnce = 2;  // that a thread has under way
 
-template <class T>
+template <class T, class C = T>
 struct Rope {
   const T *q, *k, *v;            // v where kCache
   const T *q_weight, *k_weight;  // where kNorm
   const float *cos, *sin;
   T *q_out, *k_out;  // k_out where not kCache
-  T* cache;          // where kCache: keys, `plane` values further values
+  C* cache;          // where kCache: keys, `plane` values further values
   const int* slots;
+  const float* scales;  // of an fp8 cache; null: ones
   int heads, kv_heads, head_dim, half, lanes;
   int block_size;
   int64_t q_stride, k_stride, v_stride, cos_stride, sin_stride;  // values between tokens
@@ -42,36 +43,45 @@ __device__ inline Unit unit_of(int lane, int head_dim, int half) {
   return {low, low + kWidth, head_dim - low, head_dim - low - kWidth, false};
 }
 
-template <class T>
+template <class T, class C>
 struct Head {
   const T* from;
-  T* to;  // null where nothing is written
+  T* to;    // null where nothing is written
+  C* slot;  // the same, in the cache
   const T* weight;
   bool there, turns;
 };
 
 // Query heads first, then key heads, then, for the cache, value heads.
-template <bool kNorm, bool kCache, class T>
-__device__ inline Head<T> head_of(const Rope<T>& r, int64_t token, int head, T* key_home) {
+template <bool kNorm, bool kCache, class T, class C>
+__device__ inline Head<T, C> head_of(const Rope<T, C>& r, int64_t token, int head, C* key_home) {
   if (head < r.heads) {
     const int64_t at = int64_t{head} * r.head_dim;
-    return {r.q + token * r.q_stride + at, r.q_out + token * r.heads * r.head_dim + at,
-            kNorm ? r.q_weight : nullptr, true, true};
+    return {r.q + token * r.q_stride + at,
+            r.q_out + token * r.heads * r.head_dim + at,
+            nullptr,
+            kNorm ? r.q_weight : nullptr,
+            true,
+            true};
   }
   const int own = head - r.heads;
   const int64_t at = int64_t{own % r.kv_heads} * r.head_dim;
   const bool key = own < r.kv_heads;
   if constexpr (kCache) {
     const T* from = key ? r.k + token * r.k_stride + at : r.v + token * r.v_stride + at;
-    T* to = key_home == nullptr ? nullptr : key_home + (key ? at : r.plane + at);
-    return {from, to, nullptr, own < 2 * r.kv_heads, key};
+    C* slot = key_home == nullptr ? nullptr : key_home + (key ? at : r.plane + at);
+    return {from, nullptr, slot, nullptr, own < 2 * r.kv_heads, key};
   }
-  return {r.k + token * r.k_stride + at, r.k_out + token * r.kv_heads * r.head_dim + at,
-          kNorm ? r.k_weight : nullptr, key, true};
+  return {r.k + token * r.k_stride + at,
+          r.k_out + token * r.kv_heads * r.head_dim + at,
+          nullptr,
+          kNorm ? r.k_weight : nullptr,
+          key,
+          true};
 }
 
-template <bool kNorm, bool kCache, class T>
-__device__ inline bool is_aligned(const Rope<T>& r) {
+template <bool kNorm, bool kCache, class T, class C>
+__device__ inline bool is_aligned(const Rope<T, C>& r) {
   constexpr int kWidth = kValues<T>;
   bool fits = r.head_dim % kWidth == 0 && r.half % kWidth == 0;
   fits = fits && rows_aligned(r.q, r.q_stride) && rows_aligned(r.k, r.k_stride);
@@ -79,13 +89,13 @@ __device__ inline bool is_aligned(const Rope<T>& r) {
   fits = fits && is_aligned(r.q_out);
   if (kNorm) fits = fits && is_aligned(r.q_weight) && is_aligned(r.k_weight);
   if (!kCache) return fits && is_aligned(r.k_out);
-  fits = fits && rows_aligned(r.v, r.v_stride) && rows_aligned(r.cache, r.plane);
-  return fits && r.block_stride % kWidth == 0 && r.slot_stride % kWidth == 0;
+  return fits && rows_aligned(r.v, r.v_stride) &&
+         slots_aligned<T>(r.cache, r.plane, r.block_stride, r.slot_stride);
 }
 
-template <class T>
+template <class T, class C>
 __device__ inline void normed(Chunk& low, Chunk& high, const Chunk& low_gain,
-                              const Chunk& high_gain, const Rope<T>& r) {
+                              const Chunk& high_gain, const Rope<T, C>& r) {
   float a[kValues<T>], b[kValues<T>], gain[kValues<T>], sum = 0.0f;
   unpack(T{}, low, a);
   unpack(T{}, high, b);
@@ -118,8 +128,8 @@ __device__ inline void turned(Chunk& low, Chunk& high, const float (&cosine)[kVa
   pack(T{}, second, high);
 }
 
-template <bool kNorm, bool kCache, bool kAligned, class T>
-__device__ inline void rope_token(const Rope<T>& r) {
+template <bool kNorm, bool kCache, bool kAligned, class T, class C>
+__device__ inline void rope_token(const Rope<T, C>& r) {
   const int64_t token = blockIdx.x;
   const int lane = threadIdx.x % r.lanes, own = threadIdx.x / r.lanes;
   const int step = blockDim.x / r.lanes;  // heads of a turn
@@ -128,7 +138,8 @@ __device__ inline void rope_token(const Rope<T>& r) {
   const int turning = unit.turns ? unit.low_left : 0;
   load_numbers<kAligned>(r.cos + token * r.cos_stride + unit.low, cosine, turning);
   load_numbers<kAligned>(r.sin + token * r.sin_stride + unit.low, sine, turning);
-  T* key_home = nullptr;
+  C* key_home = nullptr;
+  [[maybe_unused]] const CacheScales scales(kCache ? r.scales : nullptr);
   if constexpr (kCache) {
     const int slot = read_value(r.slots + token);
     if (slot >= 0) {
@@ -139,7 +150,7 @@ __device__ inline void rope_token(const Rope<T>& r) {
   constexpr int kTurn = kAligned ? kHeadsAtOnce : 1;  // value by value takes registers enough
   const int total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
   for (int begin = 0; begin < total; begin += kTurn * step) {
-    Head<T> head[kTurn];
+    Head<T, C> head[kTurn];
     Chunk low[kTurn], high[kTurn];
 #pragma unroll
     for (int i = 0; i < kTurn; ++i) {
@@ -155,6 +166,13 @@ __device__ inline void rope_token(const Rope<T>& r) {
                   load<kAligned, false>(weight + unit.high, unit.high_left), r);
       }
       if (unit.turns && head[i].turns) turned<T>(low[i], high[i], cosine, sine);
+      if constexpr (kCache) {
+        const bool cached = head[i].there && head[i].slot != nullptr;
+        const float by = head[i].turns ? scales.key : scales.value;
+        store_cached<kAligned, T>(head[i].slot + unit.low, low[i], by, cached ? unit.low_left : 0);
+        store_cached<kAligned, T>(head[i].slot + unit.high, high[i], by,
+                                  cached ? unit.high_left : 0);
+      }
       const bool written = head[i].there && head[i].to != nullptr;
       store<kAligned>(head[i].to + unit.low, low[i], written ? unit.low_left : 0);
       store<kAligned>(head[i].to + unit.high, high[i], written ? unit.high_left : 0);
@@ -162,8 +180,8 @@ __device__ inline void rope_token(const Rope<T>& r) {
   }
 }
 
-template <bool kNorm, bool kCache, class T>
-__device__ inline void rope(const Rope<T>& r) {
+template <bool kNorm, bool kCache, class T, class C>
+__device__ inline void rope(const Rope<T, C>& r) {
   if (is_aligned<kNorm, kCache>(r)) {
     rope_token<kNorm, kCache, true>(r);
   } else {

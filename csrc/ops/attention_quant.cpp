@@ -7,7 +7,7 @@ namespace vcc {
 void paged_attention_quant(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
                            const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
                            const Tensor& out_scale, double scale, int64_t sliding_window,
-                           double soft_cap) {
+                           double soft_cap, std::optional<Tensor> kv_scale) {
   const char* op = "paged_attention_quant";
   check_layout(q, 2, op, "q");
   check_layout(out, 2, op, "out");
@@ -19,7 +19,7 @@ void paged_attention_quant(const Tensor& q, const Tensor& kv_cache, const Tensor
   args.scale = scale_of(out_scale, op, "out_scale");
   const Tensor wide = torch::stable::new_empty(q, q.sizes());
   paged_attention(q, kv_cache, block_table, seq_lens, query_start, wide, scale, sliding_window,
-                  soft_cap);
+                  soft_cap, kv_scale);
   args.x = wide.const_data_ptr(), args.x_stride = wide.stride(0);
   args.q = static_cast<uint8_t*>(out.mutable_data_ptr());
   args.dim = args.block = wide.size(1);

@@ -19,10 +19,12 @@ std::tuple<Tensor, Tensor> fused_add_rms_norm(const Tensor& x, const Tensor& res
 Tensor silu_and_mul(const Tensor& x);
 std::tuple<Tensor, Tensor> rotary_embedding(const Tensor& q, const Tensor& k, const Tensor& cos,
                                             const Tensor& sin, int64_t head_dim);
-void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping);
+void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping,
+              std::optional<Tensor> kv_scale);
 void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
                      const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
-                     double scale, int64_t sliding_window, double soft_cap);
+                     double scale, int64_t sliding_window, double soft_cap,
+                     std::optional<Tensor> kv_scale);
 std::tuple<Tensor, Tensor> topk_softmax(const Tensor& logits, int64_t top_k, bool renormalise);
 Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                    const Tensor& weights, const Tensor& ids);
@@ -32,12 +34,12 @@ Tensor lora_expand(const Tensor& y, const Tensor& low, const Tensor& b, const Te
 Tensor scaled_linear(const Tensor& x, const Tensor& weight, const Tensor& x_scale,
                      const Tensor& w_scale, std::optional<Tensor> bias, std::vector<int64_t> ranges,
                      torch::headeronly::ScalarType dtype);
-Tensor gelu_and_mul(const Tensor& x, bool tanh);
-Tensor rms_norm_quant(const Tensor& x, const Tensor& weight, const Tensor& scale, double eps,
 Tensor scaled_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                       const Tensor& gate_up_scale, const Tensor& down_scale,
                       std::optional<Tensor> x_scale, std::optional<Tensor> inner_scale,
                       const Tensor& weights, const Tensor& ids, double least);
+Tensor gelu_and_mul(const Tensor& x, bool tanh);
+Tensor rms_norm_quant(const Tensor& x, const Tensor& weight, const Tensor& scale, double eps,
                       double weight_offset);
 std::tuple<Tensor, Tensor> rms_norm_quant_dynamic(const Tensor& x, const Tensor& weight, double eps,
                                                   double weight_offset, int64_t block_size,
@@ -60,10 +62,10 @@ std::tuple<Tensor, Tensor> qk_norm_rope(const Tensor& q, const Tensor& k, const 
                                         double weight_offset);
 void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cos,
                    const Tensor& sin, const Tensor& kv_cache, const Tensor& slot_mapping,
-                   const Tensor& q_out, int64_t head_dim);
+                   const Tensor& q_out, int64_t head_dim, std::optional<Tensor> kv_scale);
 void paged_attention_quant(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
                            const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
                            const Tensor& out_scale, double scale, int64_t sliding_window,
-                           double soft_cap);
+                           double soft_cap, std::optional<Tensor> kv_scale);
 
 }  // namespace vcc

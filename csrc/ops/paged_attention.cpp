@@ -98,7 +98,7 @@ float* partials_of(const Plan& plan, const Item& item, int64_t size, float* part
   return tile.chunks > 1 ? partials + tile.partial + item.kv_head * tile.chunks * size : nullptr;
 }
 
-void run(const AttentionArgs& a, const Plan& plan, Dtype dtype) {
+void run(const AttentionArgs& a, const Plan& plan, Dtype dtype, CacheKind kind) {
   thread_local Scratch shared;
   float* partials = shared.floats(plan.partials);
   const auto size_of = [&](const Item& item) {
@@ -106,9 +106,9 @@ void run(const AttentionArgs& a, const Plan& plan, Dtype dtype) {
   };
   for_items(plan.items, plan.work < kSerialWork, [&](const Item& item) {
     thread_local Scratch own;
-    kernels().attend[dtype](a, plan.tiles[item.tile], item.kv_head, item.chunk,
-                            own.floats(plan.scratch),
-                            partials_of(plan, item, size_of(item), partials));
+    kernels().attend[kind][dtype](a, plan.tiles[item.tile], item.kv_head, item.chunk,
+                                  own.floats(plan.scratch),
+                                  partials_of(plan, item, size_of(item), partials));
   });
   for_items(plan.merges, plan.partials < kSerialWork, [&](const Item& item) {
     kernels().merge[dtype](a, plan.tiles[item.tile], item.kv_head,
@@ -133,7 +133,7 @@ void clear_padding(const Tensor& out, const Batch& b) {
 }
 
 AttentionArgs args_of(const Tensor& q, const Tensor& kv_cache, const Tensor& out,
-                      const Cache& cache, const Batch& batch) {
+                      const Cache& cache, const CacheScales& scales, const Batch& batch) {
   const char* base = static_cast<const char*>(kv_cache.const_data_ptr());
   AttentionArgs a{};
   a.q = q.const_data_ptr(), a.out = out.mutable_data_ptr();
@@ -143,12 +143,13 @@ AttentionArgs args_of(const Tensor& q, const Tensor& kv_cache, const Tensor& out
   a.block_stride = cache.block_stride, a.slot_stride = cache.slot_stride;
   a.head_stride = cache.head_stride, a.block_size = cache.block_size;
   a.head_dim = cache.head_dim, a.group = q.size(1) / (cache.heads * cache.head_dim);
+  a.scale = scales.key, a.v_scale = scales.value;
   return a;
 }
 
 void check_query(const Tensor& q, const Tensor& kv_cache, const Tensor& out, const Cache& cache) {
   const int64_t unit = cache.heads * cache.head_dim;
-  check_same_dtype(kv_cache, q, kOp, "kv_cache", "q");
+  if (!is_fp8(kv_cache)) check_same_dtype(kv_cache, q, kOp, "kv_cache", "q");
   check_same_dtype(out, q, kOp, "out", "q");
   check_layout(out, 2, kOp, "out");
   check_size(out, 0, q.size(0), kOp, "out", "the rows of q");
@@ -161,7 +162,8 @@ void check_query(const Tensor& q, const Tensor& kv_cache, const Tensor& out, con
 
 void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& block_table,
                      const Tensor& seq_lens, const Tensor& query_start, const Tensor& out,
-                     double scale, int64_t sliding_window, double soft_cap) {
+                     double scale, int64_t sliding_window, double soft_cap,
+                     std::optional<Tensor> kv_scale) {
   check_layout(q, 2, kOp, "q");
   const Dtype dtype = dtype_of(q, kOp, "q");
   const Cache cache = cache_of(kv_cache, kOp);
@@ -172,14 +174,14 @@ void paged_attention(const Tensor& q, const Tensor& kv_cache, const Tensor& bloc
   const Batch batch = batch_of(block_table, seq_lens, query_start, q.size(0));
   VCC_CHECK(batch.starts[0] == 0, kOp, ": query_start[0] must be 0, it is ", batch.starts[0]);
   for (int64_t i = 0; i < batch.sequences; ++i) check_sequence(batch, i, cache);
-  AttentionArgs args = args_of(q, kv_cache, out, cache, batch);
-  args.scale = static_cast<float>(scale), args.cap = static_cast<float>(soft_cap);
+  AttentionArgs args = args_of(q, kv_cache, out, cache, scales_of(kv_scale, kv_cache, kOp), batch);
+  args.scale *= static_cast<float>(scale), args.cap = static_cast<float>(soft_cap);
   args.window = sliding_window;
   thread_local Plan plan;
   plan.clear();
   for (int64_t i = 0; i < batch.sequences; ++i) plan_sequence(args, batch, i, cache.heads, plan);
   clear_padding(out, batch);
-  run(args, plan, dtype);
+  run(args, plan, dtype, is_fp8(kv_cache) ? kFp8Cache : kOwnType);
 }
 
 }  // namespace vcc

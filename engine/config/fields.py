@@ -9,9 +9,14 @@ CODE, PLAN, NONE = "code", "plan", "none"
 PARTS = (CODE, PLAN, NONE)
 
 
-def keyed(doc: str, *, default: Any = None, factory: Any = None, json: str = "") -> Any:
-    """A field that is in the code key: the rule for every field without another marker."""
-    return _field(doc, CODE, "changes compiled code", default, factory, json)
+def keyed(
+    doc: str, *, default: Any = None, factory: Any = None, json: str = "", quiet: bool = False
+) -> Any:
+    """A field that is in the code key: the rule for every field without another marker.
+
+    A `quiet` one adds no label where it is None, so that keys are those of before it was there.
+    """
+    return _field(doc, CODE, "changes compiled code", default, factory, json, quiet)
 
 
 def planned(doc: str, why: str, *, default: Any = None) -> Any:
@@ -24,8 +29,10 @@ def unkeyed(doc: str, why: str, *, default: Any = None, factory: Any = None) -> 
     return _field(doc, NONE, why, default, factory, "")
 
 
-def _field(doc: str, key: str, why: str, default: Any, factory: Any, json: str) -> Any:
-    metadata = {"doc": doc, "key": key, "why": why, "json": json}
+def _field(
+    doc: str, key: str, why: str, default: Any, factory: Any, json: str, quiet: bool = False
+) -> Any:
+    metadata = {"doc": doc, "key": key, "why": why, "json": json, "quiet": quiet}
     if factory is not None:
         return field(default_factory=factory, metadata=metadata)
     return field(default=default, metadata=metadata)

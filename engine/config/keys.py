@@ -51,7 +51,7 @@ def key_fields(kind: type) -> tuple[tuple[str, str, str], ...]:
 def _walk(label: str, config: Any, part: str) -> Iterator[tuple[str, str]]:
     for item in fields(config):
         value = getattr(config, item.name)
-        if item.metadata["key"] != part:
+        if item.metadata["key"] != part or (item.metadata["quiet"] and value is None):
             continue
         if is_dataclass(value):
             yield from _walk(f"{label}.{item.name}", value, part)

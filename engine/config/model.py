@@ -8,7 +8,7 @@ from dataclasses import replace
 from vcc.cache.errors import ConfigError, DeviceError
 
 from .lora import filled
-from .modes import Dtype, Platform
+from .modes import Dtype, KvDtype, Platform
 from .types import ModelConfig, ParallelConfig
 
 DEFAULT_SEQS = 128
@@ -29,6 +29,7 @@ def resolve_model(
     platform: Platform,
     usual: int = 0,
     quantisation: str | None = None,
+    kv_cache: KvDtype | None = None,
 ) -> ModelConfig:
     """Fill the limits of a step and the dtype.
 
@@ -40,6 +41,7 @@ def resolve_model(
             fp16 runs there as fp32.
         usual: `max_model_len` where none was asked for; 0 means `positions`.
         quantisation: the method of the checkpoint; None where it is not quantised.
+        kv_cache: the element type that the checkpoint has scales for; None where it has none.
 
     Raises:
         ConfigError: a length above `positions`, or another quantisation than the checkpoint's.
@@ -62,6 +64,7 @@ def resolve_model(
         filled(model),
         quantisation=quantisation,
         dtype=_dtype(model.dtype, dtype, platform),
+        kv_cache_dtype=model.kv_cache_dtype or kv_cache,
         max_model_len=length,
         max_num_seqs=model.max_num_seqs or DEFAULT_SEQS,
         max_num_batched_tokens=model.max_num_batched_tokens or DEFAULT_TOKENS,

@@ -106,6 +106,17 @@ class Platform(Enum):
     CUDA = "cuda"
 
 
+class KvDtype(Enum):
+    """Element type of the KV cache, where it is not the model's."""
+
+    FP8 = "fp8"
+
+    @property
+    def torch_name(self) -> str:
+        """Name of the same dtype in torch."""
+        return {"fp8": "float8_e4m3fn"}[self.value]
+
+
 class Dtype(Enum):
     """Element type of weights and activations."""
 

@@ -11,7 +11,15 @@ from vcc.cache.errors import ConfigError
 
 from .checks import suggestion
 from .plain import to_json
-from .spellings import BACKENDS, COMPILE_MODES, GRAPH_MODES, LEVELS, choose, choose_dtype
+from .spellings import (
+    BACKENDS,
+    COMPILE_MODES,
+    GRAPH_MODES,
+    LEVELS,
+    choose,
+    choose_dtype,
+    choose_kv_dtype,
+)
 from .types import (
     ArenaConfig,
     CompilationConfig,
@@ -228,6 +236,7 @@ READERS: Mapping[type, Mapping[str, Reader]] = {
         "source": _as_is,
         "revision": _as_is,
         "dtype": choose_dtype,
+        "kv_cache_dtype": choose_kv_dtype,
         "quantisation": _as_is,
         "max_model_len": _as_is,
         "max_num_seqs": _as_is,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from vcc.cache.errors import ConfigError, DeviceError
 
 from .checks import suggestion
-from .modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
+from .modes import Backend, CompileMode, Dtype, GraphMode, KvDtype, OptLevel
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -69,6 +69,39 @@ def choose_dtype(field: str, raw: object) -> Dtype | None:
             f"use --{field} bf16",
         )
     return choose(field, raw, DTYPES)
+
+
+AUTO = "auto"
+
+KV_DTYPES: Mapping[str, KvDtype] = {"fp8": KvDtype.FP8, "fp8_e4m3": KvDtype.FP8}
+
+OTHER_KV = {
+    "fp8_e5m2": "its two bits of mantissa lose a quarter of a value",
+    "fp8_inc": "it is another device's",
+    "fp8_ds_mla": "it goes with latent attention",
+    "int8": "kernels store floating-point numbers",
+    "int4": "kernels store floating-point numbers",
+    "nvfp4": "kernels store bytes",
+}
+"""KV caches of other engines, and why there are none of them here."""
+
+
+def choose_kv_dtype(field: str, raw: object) -> KvDtype | None:
+    """Read the element type of a KV cache; `auto` says nothing, as if it was left out.
+
+    Raises:
+        ConfigError: one that there are no kernels for.
+    """
+    text = raw.strip().lower().replace("-", "_") if isinstance(raw, str) else ""
+    if text == AUTO:
+        return None
+    if text in OTHER_KV or text in DTYPES:
+        raise ConfigError(
+            f"{field} {raw} is not supported",
+            OTHER_KV.get(text, "without fp8 a cache has the model's dtype"),
+            f"known: {AUTO}, {', '.join(KV_DTYPES)}",
+        )
+    return choose(field, raw, {**KV_DTYPES, "float8_e4m3fn": KvDtype.FP8})
 
 
 def choose(field: str, raw: object, spellings: Mapping[str, Choice]) -> Choice | None:

@@ -16,6 +16,7 @@ from .modes import (
     CompileMode,
     Dtype,
     GraphMode,
+    KvDtype,
     OptLevel,
     Platform,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "Dtype",
     "DynamicShapes",
     "GraphMode",
+    "KvDtype",
     "ModelConfig",
     "OptLevel",
     "ParallelConfig",
@@ -257,11 +259,16 @@ class ModelConfig:
     lora_target_modules: tuple[str, ...] | None = keyed(
         "projections that adapters may change; unset: all"
     )
+    kv_cache_dtype: KvDtype | None = keyed(
+        "element type of the KV cache: fp8; unset or auto: the checkpoint's scheme, else dtype",
+        quiet=True,
+    )
 
     def __post_init__(self) -> None:
         check_kind("source", self.source, (str,))
         check_kind("revision", self.revision, (str,))
         check_kind("dtype", self.dtype, (Dtype,))
+        check_kind("kv_cache_dtype", self.kv_cache_dtype, (KvDtype,))
         check_kind("enable_lora", self.enable_lora, (bool,))
         for name in MODEL_COUNTS:
             check_count(name, getattr(self, name))

@@ -19,6 +19,7 @@ from vcc.engine.models.config_fields import (
 )
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_ropes import HeadShape
+from vcc.engine.models.quant.kv import kv_of
 from vcc.engine.models.quant.parse import quant_of
 from vcc.engine.models.remote_code import brings_code
 from vcc.engine.models.traced_spec import traced_of
@@ -84,6 +85,7 @@ def spec_of(config: Config) -> DecoderSpec:
         layer_ropes=layer_ropes,
         experts=row.experts(config, layers) if row.experts else None,
         quant=quant,
+        kv=kv_of(config),
     )
     return _checked(spec, config)
 

@@ -14,6 +14,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.expressions import Binding, FromTensor, Tied, parse
 from vcc.engine.models.layer_weights import Weight, layer_weights, stacked_in
+from vcc.engine.models.quant.kv import named_in
 from vcc.engine.models.quant.spec import FP8
 from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.quant.weights import Scales, same_shape, scales_of
@@ -91,7 +92,9 @@ _QUOTES = 10
 
 
 def laid_out(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> DecoderSpec:
-    """The decoder with its experts as these tensors have them: each by itself, or stacked."""
+    """The decoder as these tensors have it: experts by themselves or stacked, names of scales."""
+    if spec.kv is not None and spec.kv.scales:
+        spec = replace(spec, kv=named_in(spec.kv, spec.layers, tensors))
     if spec.experts is None:
         return spec
     return replace(spec, experts=replace(spec.experts, stacked=stacked_in(spec, tensors)))

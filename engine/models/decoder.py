@@ -54,6 +54,9 @@ class Embedding(nn.Module):
 class Attention(nn.Module):
     """Projections, rope, KV write and paged attention of one layer."""
 
+    own_dtypes = frozenset({"kv_scale"})
+    """Parameters that are not in the model's dtype: fp32 scales [2] of keys and of values."""
+
     def __init__(self, spec: DecoderSpec, index: int, ops: OpChoice) -> None:
         super().__init__()
         self.widths = [spec.q_width, spec.kv_width, spec.kv_width]
@@ -66,6 +69,8 @@ class Attention(nn.Module):
         self.rope = RotaryEmbedding(spec.head_dim, choice=ops)
         self.q_norm = _norm(spec, ops, spec.head_dim) if spec.qk_norm else None
         self.k_norm = _norm(spec, ops, spec.head_dim) if spec.qk_norm else None
+        scaled = spec.kv is not None and spec.kv.scales
+        self.kv_scale = nn.Parameter(torch.empty(2), requires_grad=False) if scaled else None
 
     def forward(self, x: Tensor, step: Step, kv_cache: Tensor) -> Tensor:
         """x [T, hidden] -> [T, hidden]; writes this step's keys and values to kv_cache."""
@@ -75,7 +80,8 @@ class Attention(nn.Module):
             q, k = self.rope(q, k, *step.angles[self.rope_index])
         # Allocated before the KV write, so that no piece of code lies between the two opaque ops.
         out = torch.empty_like(q)
-        torch.ops.vcc.kv_write(k, v, kv_cache, step.slot_mapping)
+        scale = () if self.kv_scale is None else (self.kv_scale,)
+        torch.ops.vcc.kv_write(k, v, kv_cache, step.slot_mapping, *scale)
         torch.ops.vcc.paged_attention(
             q,
             kv_cache,
@@ -86,6 +92,7 @@ class Attention(nn.Module):
             self.scale,
             self.window,
             self.cap,
+            *scale,
         )
         return cast(Tensor, self.o(out))
 
@@ -132,7 +139,7 @@ class Decoder(nn.Module):
 
     Args:
         spec: sizes and switches.
-        dtype: of weights, activations, KV cache and logits.
+        dtype: of weights, activations and logits.
         ops: which operator back ends the layers use.
     """
 
@@ -169,7 +176,8 @@ class Decoder(nn.Module):
             seq_lens: int32 [B], tokens of each sequence including this step's.
             query_start: int32 [B + 1], first row of each sequence.
             logits_index: int32 [B], the row whose logits are wanted.
-            kv_caches: a tensor for each layer, [2, num_blocks, block_size, kv_heads, head_dim].
+            kv_caches: a tensor for each layer, [2, num_blocks, block_size, kv_heads, head_dim], of
+                `spec.kv_dtype`.
 
         Returns:
             Logits [B, vocab] in the model's dtype.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vcc.engine.models.expert_spec import ExpertSpec
-from vcc.engine.models.quant.spec import QuantSpec
+from vcc.engine.models.quant.kv import KvSpec
+from vcc.engine.models.quant.spec import FP8, QuantSpec
 from vcc.engine.models.rope import RopeSpec
 
 
@@ -32,6 +33,7 @@ class DecoderSpec:
         layer_ropes: for each layer the index of its rope; -1 means none.
         experts: those of the sparse layers; None where all are dense.
         quant: how projections are quantised; None where they are not.
+        kv: how the KV cache is; None where it has the model's dtype.
     """
 
     architecture: str
@@ -61,6 +63,7 @@ class DecoderSpec:
     layer_ropes: tuple[int, ...]
     experts: ExpertSpec | None = None
     quant: QuantSpec | None = None
+    kv: KvSpec | None = None
 
     @property
     def q_width(self) -> int:
@@ -85,6 +88,10 @@ class DecoderSpec:
     def is_sparse(self, layer: int) -> bool:
         """Whether a layer has experts."""
         return self.experts is not None and self.experts.layers[layer]
+
+    def kv_dtype(self, dtype: str) -> str:
+        """Torch's name of the KV cache's element type, for a model of this dtype."""
+        return dtype if self.kv is None else FP8
 
     def kv_shape(self, num_blocks: int, block_size: int) -> tuple[int, int, int, int, int]:
         """Shape of one layer's KV cache: K at index 0, V at index 1."""

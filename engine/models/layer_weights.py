@@ -120,6 +120,9 @@ class _Layer:
         widths = (spec.q_width, spec.kv_width, spec.kv_width)
         qkv = tuple(f"self_attn.{name}" for name in names.qkv)
         yield from self.linear("attn.qkv", qkv, widths, spec.hidden, spec.qkv_bias)
+        if spec.kv is not None and spec.kv.scales:
+            scales = tuple((f"{self.home}.self_attn.{name}", (1,)) for name in spec.kv.scales)
+            yield Scales(f"layers.{self.index}.attn.kv_scale", scales)
         o = ("self_attn.o_proj",)
         yield from self.linear("attn.o", o, (spec.hidden,), spec.q_width, spec.o_bias)
 

@@ -12,16 +12,16 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
-from vcc.cache.key import Key, canonical_value
+from vcc.cache.key import Key
+from vcc.engine.config.modes import KvDtype
 from vcc.engine.models.architectures import DecoderSpec, spec_of
-from vcc.engine.models.bindings import expected_tensors, laid_out
+from vcc.engine.models.bindings import laid_out
 from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.checkpoint_forward import (
     checkpoint_ref,
@@ -38,11 +38,12 @@ from vcc.engine.models.hf_directory import (
 )
 from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
 from vcc.engine.models.module_entries import module_entries
-from vcc.engine.models.quant.spec import FP8, QuantSpec
+from vcc.engine.models.quant.kv import KvSpec
+from vcc.engine.models.quant.spec import FP8
 from vcc.engine.models.remote_code import code_digest
 from vcc.engine.models.shapes import InputShape, parse_shapes
+from vcc.engine.models.spec_entries import decoder_entries
 from vcc.engine.models.tensor_info import TensorInfo
-from vcc.engine.models.traced_spec import TracedSpec, traced_entries
 
 if TYPE_CHECKING:
     from vcc.engine.models.factory import FactoryRef
@@ -74,6 +75,7 @@ class Source:
         code: (module, SHA-256) of the factory's own source files.
         state: (label, text) of what else a module is made of, where it is there already.
         length: tokens of the longest sequence, once it is settled; 0 before.
+        kv_cache: element type of the KV cache, once it is settled; None is the checkpoint's.
     """
 
     kind: Literal["decoder", "module"]
@@ -89,16 +91,23 @@ class Source:
     code: tuple[tuple[str, str], ...] = ()
     state: tuple[tuple[str, str], ...] = ()
     length: int = 0
+    kv_cache: KvDtype | None = None
 
     @property
     def spec(self) -> DecoderSpec:
         """The decoder's sizes and switches, for `length` if that is settled; for kind `decoder`."""
         found = laid_out(spec_of(self.config), self.tensors)
+        if self.kv_cache is not None and found.kv is None:
+            found = replace(found, kv=KvSpec())
         return found.for_length(self.length) if self.length else found
 
     def for_length(self, tokens: int | None) -> Source:
         """The same model for sequences of at most so many tokens."""
         return replace(self, length=tokens or 0)
+
+    def with_cache(self, kv_cache: KvDtype | None) -> Source:
+        """The same model over a KV cache of this element type."""
+        return replace(self, kv_cache=kv_cache)
 
     @property
     def is_checkpoint(self) -> bool:
@@ -129,7 +138,7 @@ class Source:
         """
         if self.kind == "module":
             return Key((("model.kind", self.kind), *module_entries(self)))
-        entries = _decoder_entries(self.for_length(0).spec)
+        entries = decoder_entries(self.for_length(0).with_cache(None).spec)
         if self.code:
             entries += (("model.remote_code", code_digest(self.code)),)
         return Key((("model.kind", self.kind), *entries))
@@ -261,35 +270,3 @@ def _missing(name: str, place: Path) -> ModelError:
         return ModelError(f"{name} is GGUF", "GGUF is not supported")
     why = "it is a file, not a directory" if place.is_file() else "there is no such directory"
     return ModelError(f"no model at {name}", why, _FORMS)
-
-
-def _decoder_entries(spec: DecoderSpec) -> tuple[tuple[str, str], ...]:
-    if isinstance(spec, TracedSpec):
-        return traced_entries(spec)
-    plain = {
-        entry.name: getattr(spec, entry.name)
-        for entry in fields(spec)
-        if entry.name not in ("ropes", "experts", "quant")
-    }
-    for index, rope in enumerate(spec.ropes):
-        plain |= _flat(f"rope.{index}" if index else "rope", rope)
-    plain |= _flat("experts", spec.experts) if spec.experts else {}
-    plain |= _quantisation(spec.quant)
-    lines = "".join(f"{name} {list(shape)}\n" for name, shape in expected_tensors(spec).items())
-    return (
-        *((f"model.{label}", canonical_value(value)) for label, value in plain.items()),
-        ("model.tensors", Digest.of(lines.encode()).hex),
-    )
-
-
-def _quantisation(quant: QuantSpec | None) -> dict[str, Any]:
-    """Which modules are quantised is told by the tensors: their scales are among them."""
-    if quant is None:
-        return {"quantisation": "none"}
-    lists = ("quantisation.targets", "quantisation.ignore")
-    every = _flat("quantisation", quant)
-    return {name: value for name, value in every.items() if name not in lists}
-
-
-def _flat(label: str, value: Any) -> dict[str, Any]:
-    return {f"{label}.{entry.name}": getattr(value, entry.name) for entry in fields(value)}

@@ -138,11 +138,12 @@ def rope_kv_write(
     slot_mapping: Tensor,
     q_out: Tensor,
     head_dim: int,
+    kv_scale: Tensor | None = None,
 ) -> None:
     """`rotary_embedding`, q into `q_out`, k with v into the cache as `kv_write` does."""
     turned, key = plain.rotary_embedding(q, k, cos, sin, head_dim)
     q_out.copy_(turned)
-    plain.kv_write(key, v, kv_cache, slot_mapping)
+    plain.kv_write(key, v, kv_cache, slot_mapping, kv_scale)
 
 
 def paged_attention_quant(
@@ -156,11 +157,12 @@ def paged_attention_quant(
     scale: float,
     sliding_window: int = 0,
     soft_cap: float = 0.0,
+    kv_scale: Tensor | None = None,
 ) -> None:
     """`paged_attention` quantised by one given scale into `out`, float8_e4m3fn."""
     wide = torch.empty_like(q)
     rest = (block_table, seq_lens, query_start)
-    plain.paged_attention(q, kv_cache, *rest, wide, scale, sliding_window, soft_cap)
+    plain.paged_attention(q, kv_cache, *rest, wide, scale, sliding_window, soft_cap, kv_scale)
     out.copy_(quantised(wide, out_scale))
 
 
@@ -187,7 +189,7 @@ IMPLEMENTATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("rope_kv_write", rope_kv_write),
     ("paged_attention_quant", paged_attention_quant),
     ("scaled_linear", scaled_linear),
-    ("topk_sigmoid", topk_sigmoid),
     ("scaled_experts", scaled_experts),
+    ("topk_sigmoid", topk_sigmoid),
 )
 """Operator name -> plain-torch implementation."""

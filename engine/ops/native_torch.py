@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vcc.engine.ops.native_cache import check_scale, put, taken
 from vcc.engine.ops.native_experts import moe_experts, topk_softmax
 from vcc.engine.ops.native_lora import lora_expand, lora_shrink
 
@@ -49,14 +50,22 @@ def rotary_embedding(
     return _rotate(q, cos, sin, head_dim), _rotate(k, cos, sin, head_dim)
 
 
-def kv_write(k: Tensor, v: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
-    """Store `k, v [T, KV*D]` at their slots of `kv_cache`; rows with slot -1 are skipped."""
-    _, _, block_size, heads, width = kv_cache.shape
+def kv_write(
+    k: Tensor,
+    v: Tensor,
+    kv_cache: Tensor,
+    slot_mapping: Tensor,
+    kv_scale: Tensor | None = None,
+) -> None:
+    """Store `k, v [T, KV*D]` at their slots of `kv_cache`; rows with slot -1 are skipped.
+
+    A float8_e4m3fn cache holds them over `kv_scale`, fp32 [2] of keys and of values; None is 1.
+    """
+    check_scale(kv_cache, kv_scale)
     rows = (slot_mapping >= 0).nonzero().flatten()
     slots = slot_mapping[rows].long()
     for part, new in enumerate((k, v)):
-        values = new[rows].view(-1, heads, width).to(kv_cache.dtype)
-        kv_cache[part].index_put_((slots // block_size, slots % block_size), values)
+        put(kv_cache, part, slots, new[rows].view(-1, *kv_cache.shape[3:]), kv_scale)
 
 
 def paged_attention(
@@ -69,18 +78,22 @@ def paged_attention(
     scale: float,
     sliding_window: int = 0,
     soft_cap: float = 0.0,
+    kv_scale: Tensor | None = None,
 ) -> None:
     """Causal attention of `q [T, H*D]` over each sequence's cached keys, into `out`.
 
-    Rows past `query_start[B]`, and rows without a visible key, become zero.
+    Rows past `query_start[B]`, and rows without a visible key, become zero. `kv_scale` as in
+    `kv_write`.
     """
+    check_scale(kv_cache, kv_scale)
     rule = _Rule(scale, sliding_window, soft_cap)
     head_dim = kv_cache.shape[-1]
     if out.untyped_storage().data_ptr() == q.untyped_storage().data_ptr():
         q = q.clone()  # a caller may have the results over the queries
     out.zero_()
     for sequence in _sequences(seq_lens, query_start):
-        keys, values = _gather(kv_cache, block_table[sequence.index], sequence.length)
+        blocks = block_table[sequence.index]
+        keys, values = taken(kv_cache, blocks, sequence.length, kv_scale)
         for begin, end in sequence.chunks(QUERY_CHUNK):
             queries = _heads(q[begin:end], head_dim)
             positions = torch.arange(begin, end, device=q.device) + sequence.shift
@@ -129,13 +142,6 @@ def _sequences(seq_lens: Tensor, query_start: Tensor) -> Iterator[_Sequence]:
     for index, length in enumerate(seq_lens.tolist()):
         if starts[index + 1] > starts[index] and length > 0:
             yield _Sequence(index, starts[index], starts[index + 1], length)
-
-
-def _gather(kv_cache: Tensor, blocks: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Keys and values `[length, KV, D]` in fp32."""
-    used = blocks[: -(-length // kv_cache.shape[2])].long()
-    rows = kv_cache[:, used].flatten(1, 2)[:, :length].float()
-    return rows[0], rows[1]
 
 
 def _attend(

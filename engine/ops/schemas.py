@@ -150,13 +150,15 @@ OPS: tuple[OpSchema, ...] = (
     ),
     OpSchema(
         "kv_write",
-        "(Tensor k, Tensor v, Tensor(a!) kv_cache, Tensor slot_mapping) -> ()",
+        "(Tensor k, Tensor v, Tensor(a!) kv_cache, Tensor slot_mapping, Tensor? kv_scale=None)"
+        " -> ()",
         _nothing,
     ),
     OpSchema(
         "paged_attention",
         "(Tensor q, Tensor kv_cache, Tensor block_table, Tensor seq_lens, Tensor query_start,"
-        " Tensor(a!) out, float scale, int sliding_window=0, float soft_cap=0.0) -> ()",
+        " Tensor(a!) out, float scale, int sliding_window=0, float soft_cap=0.0,"
+        " Tensor? kv_scale=None) -> ()",
         _nothing,
     ),
     OpSchema(
@@ -228,14 +230,14 @@ OPS: tuple[OpSchema, ...] = (
     OpSchema(
         "rope_kv_write",
         "(Tensor q, Tensor k, Tensor v, Tensor cos, Tensor sin, Tensor(a!) kv_cache,"
-        " Tensor slot_mapping, Tensor(b!) q_out, int head_dim) -> ()",
+        " Tensor slot_mapping, Tensor(b!) q_out, int head_dim, Tensor? kv_scale=None) -> ()",
         _nothing,
     ),
     OpSchema(
         "paged_attention_quant",
         "(Tensor q, Tensor kv_cache, Tensor block_table, Tensor seq_lens, Tensor query_start,"
         " Tensor(a!) out, Tensor out_scale, float scale, int sliding_window=0,"
-        " float soft_cap=0.0) -> ()",
+        " float soft_cap=0.0, Tensor? kv_scale=None) -> ()",
         _nothing,
     ),
     OpSchema(
@@ -245,16 +247,16 @@ OPS: tuple[OpSchema, ...] = (
         _scaled,
     ),
     OpSchema(
-        "topk_sigmoid",
-        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
-        _chosen,
-    ),
-    OpSchema(
         "scaled_experts",
         "(Tensor x, Tensor gate_up, Tensor down, Tensor gate_up_scale, Tensor down_scale,"
         " Tensor? x_scale, Tensor? inner_scale, Tensor weights, Tensor ids, float least)"
         " -> Tensor",
         _like_x,
+    ),
+    OpSchema(
+        "topk_sigmoid",
+        "(Tensor logits, int top_k, bool renormalise) -> (Tensor, Tensor)",
+        _chosen,
     ),
 )
 """All operators; `docs/architecture.md` and the native library name the same."""

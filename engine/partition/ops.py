@@ -11,6 +11,7 @@ from torch.fx import Graph, Node
 from vcc.cache.errors import CompileError, ConfigError
 from vcc.engine.config.checks import suggestion
 from vcc.engine.torch_shim.nodes import (
+    absent_tensors,
     call_arguments,
     is_registered,
     is_splitting,
@@ -43,12 +44,16 @@ def absent(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
 def arguments_of(op: Node, known: Container[str]) -> list[Any]:
     """The arguments of a call: names of the step's values, or literals as one-item lists.
 
+    Optional tensors at the end that are not given are left out.
+
     Raises:
         CompileError: an argument that a step program cannot hold.
     """
     for name in keyword_only(op):
         raise _refused(op, f"{name} by keyword only")
-    return [_argument(op, value, known) for value in call_arguments(op)]
+    given = call_arguments(op)
+    given = given[: len(given) - absent_tensors(op.target, given)]
+    return [_argument(op, value, known) for value in given]
 
 
 def _argument(op: Node, value: Any, known: Container[str]) -> Any:

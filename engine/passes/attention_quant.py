@@ -54,6 +54,8 @@ def _build(found: Match) -> str:
 
 def _replace(root: Node, out: Node, attention: Node, scale: Node) -> None:
     q, cache, table, lens, starts, _, *rest = call_arguments(attention)
+    if rest[-1] is None:  # no scales of the cache
+        rest = rest[:-1]
     dense = torch.contiguous_format
     quantised = call(out, aten.empty_like.default, q, dtype=FP8, memory_format=dense)
     inputs = (q, cache, table, lens, starts)

@@ -39,13 +39,14 @@ def fuse_rope_kv_write(graph: GraphModule, context: PassContext) -> Outcome:
 def _build(found: Match, cuts: frozenset[str]) -> str:
     root, rope = found.nodes[0], found.captures["rope"]
     q, k, cos, sin, head_dim = call_arguments(rope)
-    _, v, kv_cache, slots = call_arguments(root)
+    _, v, kv_cache, slots, scale = call_arguments(root)
     reason = _cut_elsewhere(cuts) or _read_early(rope, root) or loose_rows(q) or loose_rows(k)
     if reason:
         return reason
     dense = torch.contiguous_format
     out = call(rope, aten.empty_like.default, q, pin_memory=False, memory_format=dense)
-    call(root, vcc.rope_kv_write.default, q, k, v, cos, sin, kv_cache, slots, out, head_dim)
+    inputs = (q, k, v, cos, sin, kv_cache, slots, out, head_dim)
+    call(root, vcc.rope_kv_write.default, *inputs, *(() if scale is None else (scale,)))
     root.graph.erase_node(root)
     for one in list(rope.users):
         replace(one, out)

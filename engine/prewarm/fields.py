@@ -9,6 +9,7 @@ from vcc.cache.errors import VccError
 from vcc.engine.config.checks import check_count, check_texts
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.spellings import (
+    choose_kv_dtype,
     parse_compile_mode,
     parse_dtype,
     parse_graph_mode,
@@ -78,6 +79,7 @@ MATRIX: Mapping[str, Field] = {
 """Fields that may have several values: a build is made of each combination."""
 
 OPTIONS: Mapping[str, Field] = {
+    "kv_cache_dtype": Field((str,), choose_kv_dtype),
     "compile": Field((str,), lambda name, value: parse_compile_mode(str(value), "compile")),
     "opt_level": Field((int, str), lambda name, value: parse_level(str(value), "opt_level")),
     "shapes": Field((list, str), _sizes),

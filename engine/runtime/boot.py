@@ -182,6 +182,7 @@ def boot(
     if loader is Loader.PLAYER:
         settings = settings.playing(play)
     source = source.for_length(settings.model.max_model_len)
+    source = source.with_cache(settings.model.kv_cache_dtype)
     made = Boot(loaded, source, settings, golden, ledger, counters, events, site, unsigned)
     with ledger.phase("import"):
         load = LOADERS[loader]()

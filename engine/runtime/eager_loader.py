@@ -101,8 +101,10 @@ def eager_program(spec: DecoderSpec, settings: Settings, dtype: Element) -> Prog
         for name, shape in _inputs(settings)
     ]
     cache = [2, "K", settings.block_size, spec.kv_heads, spec.head_dim]
+    stored = NAMES[DTYPES[spec.kv_dtype(dtype)]]
     caches = [
-        Value(f"kv_caches_{i}", "input", dtype, cache, f"kv_caches_{i}") for i in range(spec.layers)
+        Value(f"kv_caches_{i}", "input", stored, cache, f"kv_caches_{i}")
+        for i in range(spec.layers)
     ]
     logits = Value("logits", "buffer", dtype, ["B", spec.vocab], "logits")
     symbols = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,6 +56,25 @@ def call_arguments(node: Node) -> list[Any]:
         if not argument.kwarg_only:
             values.append(node.kwargs.get(argument.name, argument.default_value))
     return values
+
+
+def absent_tensors(target: Any, values: Sequence[Any]) -> int:
+    """How many arguments at the end of a call are optional tensors that are None by default.
+
+    Args:
+        target: an operator overload.
+        values: of `call_arguments`.
+    """
+    if not isinstance(target, OpOverload):
+        return 0
+    declared = [one for one in target._schema.arguments if not one.kwarg_only]
+    count = 0
+    for argument, value in zip(reversed(declared), reversed(values), strict=False):
+        optional = argument.has_default_value() and str(argument.type) == "Optional[Tensor]"
+        if value is not None or not optional:
+            break
+        count += 1
+    return count
 
 
 def argument_names(overload: Any) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from vcc.cache.errors import ModelError
+from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.models.architectures import DecoderSpec
 from vcc.engine.models.constants import constants_of
 from vcc.engine.models.lora.module import decoder_with
@@ -77,7 +78,8 @@ def decoder_trace(
             for name, dims in layout.items()
         }
         cache = spec.kv_shape(sizes["K"], shape.block_size)
-        arguments["kv_caches"] = [torch.empty(cache, dtype=dtype) for _ in range(spec.layers)]
+        stored = DTYPES[spec.kv_dtype(NAMES[dtype])]
+        arguments["kv_caches"] = [torch.empty(cache, dtype=stored) for _ in range(spec.layers)]
     dynamic, traced = _dynamic(layout, names), isinstance(spec, TracedSpec)
     positions = "positions" if traced else ""
     return TraceRequest(module, arguments, dynamic, axes, constants, mode, positions=positions)

@@ -53,7 +53,9 @@ def results(function: Callable[..., Any], case: Case) -> tuple[Tensor, ...]:
 
 
 def _wide(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor.clone()
+    """In fp32; what a cache holds in fp8 stays so."""
+    fp8 = tensor.dtype == torch.float8_e4m3fn
+    return tensor.float() if tensor.is_floating_point() and not fp8 else tensor.clone()
 
 
 def _moved(tensor: Tensor, device: str) -> Tensor:
@@ -162,6 +164,29 @@ def rope_cases(
                 {"q": q, "k": k, "v": v, **turn, **written, **out},
                 {"head_dim": dim},
             )
+
+
+def cache_cases(
+    dtype: torch.dtype, heads: tuple[tuple[int, int, int, int], ...] = HEADS, tokens: int = 4
+) -> Iterator[Case]:
+    """Both ways into a cache in fp8: scales and none, values beyond the largest, NaN."""
+    for query, keys, dim, half in heads:
+        for gap, shift in LAYOUTS:
+            q = rows((tokens, query * dim), dtype, gap, shift)
+            k, v = (rows((tokens, keys * dim), dtype, gap, shift) for _ in range(2))
+            v[0] *= 1e4 if dtype != torch.float16 else 600.0
+            v[2, 3] = float("nan")
+            angles = torch.rand(tokens, half) * 6.3
+            turn = {"cos": angles.cos(), "sin": angles.sin()}
+            cache = torch.randn(2, 3, 4, keys, dim).to(torch.float8_e4m3fn)
+            slots = torch.tensor([7, -1, 0, 11], dtype=torch.int32)[:tokens]
+            written = {"kv_cache": cache, "slot_mapping": slots}
+            out = {"q_out": torch.zeros(tokens, query * dim, dtype=dtype)}
+            for scale in ({}, {"kv_scale": torch.tensor([0.031, 1.7])}):
+                name = f"{query}+{keys} heads of {dim}, {half}, gap {gap} shift {shift}, {scale}"
+                yield Case("kv_write", name, {"k": k, "v": v, **written, **scale})
+                given = {"q": q, "k": k, "v": v, **turn, **written, **out, **scale}
+                yield Case("rope_kv_write", name, given, {"head_dim": dim})
 
 
 FIRST = {torch.bfloat16: 0x3D80, torch.float16: 0x3800}

@@ -14,7 +14,14 @@ from typing import Any
 
 import torch
 
-from support.cuda_cases import Case, gate_cases, norm_cases, rope_cases, router_cases
+from support.cuda_cases import (
+    Case,
+    cache_cases,
+    gate_cases,
+    norm_cases,
+    rope_cases,
+    router_cases,
+)
 from support.fake_cuda import Fake
 from support.host_kernels import layout
 from vcc.engine.ops.cuda import eager
@@ -32,7 +39,7 @@ def called(case: Case) -> Any:
     names = [argument.name for argument in overload._schema.arguments]
     given = {**case.tensors, **case.numbers}
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
-    return overload.redispatch(keys, *(given[name] for name in names))
+    return overload.redispatch(keys, *(given.get(name) for name in names))
 
 
 def words(call: CudaCall, block: bytes) -> dict[str, Any]:
@@ -104,7 +111,8 @@ def main() -> None:
     empty = Case("silu_and_mul", "no rows", {"x": torch.empty(0, 8)})
     found: dict[str, Any] = {"why": eager.hand_over(fake.path), "differences": [], "calls": 0}
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        families = (norm_cases(dtype), gate_cases(dtype), rope_cases(dtype), router_cases(dtype))
+        writes = (*rope_cases(dtype), *cache_cases(dtype))
+        families = (norm_cases(dtype), gate_cases(dtype), writes, router_cases(dtype))
         for case in (case for family in families for case in family):
             found["calls"] += 1
             found["differences"] += differences(case, fake)

@@ -98,9 +98,10 @@ class TritonOps:
         scale: float,
         sliding_window: int = 0,
         soft_cap: float = 0.0,
+        kv_scale: Tensor | None = None,
     ) -> None:
         tensors = {"q": q, "kv_cache": kv_cache, "out": out, "block_table": block_table}
-        tensors |= {"seq_lens": seq_lens, "query_start": query_start}
+        tensors |= {"seq_lens": seq_lens, "query_start": query_start, **scales(kv_scale)}
         self._attention("paged_attention", tensors, scale, sliding_window, soft_cap)
 
     def paged_attention_quant(
@@ -115,16 +116,19 @@ class TritonOps:
         scale: float,
         sliding_window: int = 0,
         soft_cap: float = 0.0,
+        kv_scale: Tensor | None = None,
     ) -> None:
         tensors = {"q": q, "kv_cache": kv_cache, "out": out, "block_table": block_table}
         tensors |= {"seq_lens": seq_lens, "query_start": query_start, "out_scale": out_scale}
+        tensors |= scales(kv_scale)
         self._attention("paged_attention_quant", tensors, scale, sliding_window, soft_cap)
 
     def _attention(
         self, op: str, tensors: Mapping[str, Tensor], scale: float, window: int, cap: float
     ) -> None:
         q, kv_cache, table = (tensors[name] for name in ("q", "kv_cache", "block_table"))
-        literals = {name: layout(tensors[name]) for name in ("q", "kv_cache", "out")}
+        given = [name for name in ("q", "kv_cache", "out", "kv_scale") if name in tensors]
+        literals: dict[str, Any] = {name: layout(tensors[name]) for name in given}
         literals |= {"scale": scale, "sliding_window": window, "soft_cap": cap}
         facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], table.shape[1])
         plan = launches(op, literals, facts)
@@ -134,8 +138,15 @@ class TritonOps:
             plan = Launches(tuple(_always(item) for item in mixed))
         play(plan, tensors, sizes, self.run)
 
-    def kv_write(self, k: Tensor, v: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> None:
-        tensors = {"k": k, "v": v, "kv_cache": kv_cache}
+    def kv_write(
+        self,
+        k: Tensor,
+        v: Tensor,
+        kv_cache: Tensor,
+        slot_mapping: Tensor,
+        kv_scale: Tensor | None = None,
+    ) -> None:
+        tensors = {"k": k, "v": v, "kv_cache": kv_cache, **scales(kv_scale)}
         literals = {name: layout(tensor) for name, tensor in tensors.items()}
         facts = Facts(NAMES[k.dtype], self.profile, kv_cache.shape[2], 1)
         sizes = {"T": k.shape[0], "B": k.shape[0], "K": kv_cache.shape[1]}
@@ -153,9 +164,10 @@ class TritonOps:
         slot_mapping: Tensor,
         q_out: Tensor,
         head_dim: int,
+        kv_scale: Tensor | None = None,
     ) -> None:
         tensors = {"q": q, "k": k, "v": v, "cos": cos, "sin": sin, "kv_cache": kv_cache}
-        tensors |= {"slot_mapping": slot_mapping, "q_out": q_out}
+        tensors |= {"slot_mapping": slot_mapping, "q_out": q_out, **scales(kv_scale)}
         literals: dict[str, Any] = {name: layout(one) for name, one in tensors.items()}
         facts = Facts(NAMES[q.dtype], self.profile, kv_cache.shape[2], 1)
         plan = launches("rope_kv_write", {**literals, "head_dim": head_dim}, facts)
@@ -218,7 +230,13 @@ def run_linear(
 
 
 def layout(tensor: Tensor) -> TensorLayout:
-    return TensorLayout(tuple(tensor.shape), tuple(tensor.stride()))
+    fp8 = "float8_e4m3fn" if tensor.dtype == torch.float8_e4m3fn else ""
+    return TensorLayout(tuple(tensor.shape), tuple(tensor.stride()), fp8)
+
+
+def scales(kv_scale: Tensor | None) -> dict[str, Tensor]:
+    """The argument of an fp8 cache's scales, if it is given."""
+    return {} if kv_scale is None else {"kv_scale": kv_scale}
 
 
 def _always(launch: Any) -> Any:

@@ -103,9 +103,9 @@ Range rows_that_see(const AttentionArgs& a, const AttentionTile& tile, int64_t f
   return {(begin < 0 ? 0 : begin) * a.group, (end < tile.rows ? end : tile.rows) * a.group};
 }
 
-template <class T>
+template <class K>
 void add_block(const AttentionArgs& a, const AttentionTile& tile, Tile& t, int64_t first,
-               const KeyBlock<T>& keys, const KeyBlock<T>& next) {
+               const KeyBlock<K>& keys, const KeyBlock<K>& next) {
   const Range rows = rows_that_see(a, tile, first, keys.count);
   if (rows.begin >= rows.end) return;
   if (t.rows <= kDirectRows) {
@@ -125,17 +125,17 @@ void add_block(const AttentionArgs& a, const AttentionTile& tile, Tile& t, int64
 }
 
 // Keys [first, end) of one sequence and key head, block by block.
-template <class T>
+template <class K>
 void add_keys(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, Tile& t,
               int64_t first, int64_t end) {
-  KeyBlock<T> blocks[2];
-  const auto find = [&](int64_t from, KeyBlock<T>& keys) {
+  KeyBlock<K> blocks[2];
+  const auto find = [&](int64_t from, KeyBlock<K>& keys) {
     find_keys(a, tile.index, kv_head, from, clamp(end - from, kKeyBlock), keys);
   };
   find(first, blocks[0]);
   for (int side = 0; first < end; first += kKeyBlock, side ^= 1) {
     find(first + kKeyBlock, blocks[side ^ 1]);
-    add_block<T>(a, tile, t, first, blocks[side], blocks[side ^ 1]);
+    add_block<K>(a, tile, t, first, blocks[side], blocks[side ^ 1]);
   }
 }
 
@@ -145,7 +145,7 @@ void write_row(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_hea
                const float* o, float sum) {
   T* out = static_cast<T*>(a.out) + (tile.row + m / a.group) * a.out_stride +
            (kv_head * a.group + m % a.group) * a.head_dim;
-  const float factor = sum == 0 ? 0 : 1 / sum;
+  const float factor = sum == 0 ? 0 : a.v_scale / sum;
   for (int64_t d = 0; d < a.head_dim; d += kWidth) {
     const VecF v = load(o + d) * factor;
     const int64_t left = a.head_dim - d;
@@ -168,7 +168,7 @@ int64_t attention_scratch(const AttentionArgs& a, int64_t rows) {
   return 2 * padded * kKeyBlock + rows * (kKeyBlock + padded + 1) + attention_partial(a, rows);
 }
 
-template <class T>
+template <class T, class K>
 void attend(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, int64_t chunk,
             float* scratch, float* partials) {
   const int64_t rows = tile.rows * a.group;
@@ -180,7 +180,7 @@ void attend(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, 
   const int64_t low = tile.chunks > 1 ? chunk * kSplitKeys : 0;
   const int64_t high = tile.chunks > 1 && low + kSplitKeys < end ? low + kSplitKeys : end;
   const int64_t start = oldest > low ? oldest / kKeyBlock * kKeyBlock : low;
-  if (start < high) add_keys<T>(a, tile, kv_head, t, start, high);
+  if (start < high) add_keys<K>(a, tile, kv_head, t, start, high);
   if (result) return;
   for (int64_t m = 0; m < rows; ++m) {
     write_row<T>(a, tile, kv_head, m, t.result.o + m * t.padded, t.result.sum[m]);
@@ -211,10 +211,14 @@ void merge(const AttentionArgs& a, const AttentionTile& tile, int64_t kv_head, f
   }
 }
 
-template void attend<float>(const AttentionArgs&, const AttentionTile&, int64_t, int64_t, float*,
-                            float*);
-template void attend<BF16>(const AttentionArgs&, const AttentionTile&, int64_t, int64_t, float*,
-                           float*);
+#define VCC_ATTEND(T, K)                                                                           \
+  template void attend<T, K>(const AttentionArgs&, const AttentionTile&, int64_t, int64_t, float*, \
+                             float*);
+VCC_ATTEND(float, float)
+VCC_ATTEND(float, Fp8)
+VCC_ATTEND(BF16, BF16)
+VCC_ATTEND(BF16, Fp8)
+#undef VCC_ATTEND
 template void merge<float>(const AttentionArgs&, const AttentionTile&, int64_t, float*);
 template void merge<BF16>(const AttentionArgs&, const AttentionTile&, int64_t, float*);
 

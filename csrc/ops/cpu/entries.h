@@ -17,7 +17,7 @@ template <class T>
 void rotary(const RotaryArgs&, int64_t begin, int64_t end);
 int64_t attention_scratch(const AttentionArgs&, int64_t rows);
 int64_t attention_partial(const AttentionArgs&, int64_t rows);
-template <class T>
+template <class T, class K>
 void attend(const AttentionArgs&, const AttentionTile&, int64_t kv_head, int64_t chunk,
             float* scratch, float* partials);
 template <class T>

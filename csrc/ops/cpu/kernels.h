@@ -71,7 +71,11 @@ struct AttentionArgs {
   int64_t block_size, head_dim, group;
   int64_t window;  // 0: none
   float scale, cap;
+  float v_scale;  // of the cache's values; that of its keys is in `scale`
 };
+
+// What the cache holds: elements of the queries' type, or float8_e4m3fn.
+enum CacheKind : int { kOwnType = 0, kFp8Cache = 1, kCacheKinds = 2 };
 
 // Query rows [row, row + rows) of sequence `index`; the first sits at position `position`.
 struct AttentionTile {
@@ -172,8 +176,8 @@ struct Kernels {
   int64_t (*attention_scratch)(const AttentionArgs&, int64_t rows);
   int64_t (*attention_partial)(const AttentionArgs&, int64_t rows);
   // Attention of one tile for one key head over one chunk; into `out`, or `partials` when split.
-  void (*attend[kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
-                          int64_t chunk, float* scratch, float* partials);
+  void (*attend[kCacheKinds][kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
+                                       int64_t chunk, float* scratch, float* partials);
   // Join the chunks of a split tile.
   void (*merge[kDtypes])(const AttentionArgs&, const AttentionTile&, int64_t kv_head,
                          float* partials);
@@ -184,14 +188,14 @@ struct Kernels {
   // Columns [column, column + columns) of out; scratch: scaled_scratch floats.
   int64_t (*scaled_scratch)(const ScaledArgs&, int64_t columns);
   void (*scaled[kDtypes])(const ScaledArgs&, int64_t column, int64_t columns, float* scratch);
-  void (*lora_shrink[kDtypes])(const LoraArgs&, const LoraTile&);
-  void (*lora_expand[kDtypes])(const LoraArgs&, const LoraTile&);
-};
-
   // y = silu(x[i]) * x[width + i], rounded.
   void (*gate_row[kDtypes])(const float* x, void* y, int64_t width);
   void (*add_row)(float* sum, const float* x, float factor, int64_t count);
   void (*round_row[kDtypes])(const float* x, void* y, int64_t width);
+  void (*lora_shrink[kDtypes])(const LoraArgs&, const LoraTile&);
+  void (*lora_expand[kDtypes])(const LoraArgs&, const LoraTile&);
+};
+
 // The table for this CPU: chosen once, by vcc::cpu_level().
 const Kernels& kernels();
 // Those for gated experts, which know one more extension of the CPU.

@@ -14,7 +14,7 @@ const Kernels kTable = {
     {rotary<float>, rotary<BF16>},
     attention_scratch,
     attention_partial,
-    {attend<float>, attend<BF16>},
+    {{attend<float, float>, attend<BF16, BF16>}, {attend<float, Fp8>, attend<BF16, Fp8>}},
     {merge<float>, merge<BF16>},
     {route<float>, route<BF16>},
     {{expert_up<float>, expert_down<float>}, {expert_up<BF16>, expert_down<BF16>}},

@@ -1,6 +1,7 @@
 // The operators on CUDA tensors. Schemas are those of the CPU: engine/ops/schemas.py.
 #pragma once
 
+#include <optional>
 #include <tuple>
 
 #include "launch.h"
@@ -36,10 +37,11 @@ std::tuple<Tensor, Tensor> qk_norm_rope(const Tensor& q, const Tensor& k, const 
                                         const Tensor& k_weight, const Tensor& cos,
                                         const Tensor& sin, int64_t head_dim, double eps,
                                         double weight_offset);
-void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping);
+void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping,
+              std::optional<Tensor> kv_scale);
 void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cos,
                    const Tensor& sin, const Tensor& kv_cache, const Tensor& slot_mapping,
-                   const Tensor& q_out, int64_t head_dim);
+                   const Tensor& q_out, int64_t head_dim, std::optional<Tensor> kv_scale);
 std::tuple<Tensor, Tensor> topk_softmax(const Tensor& logits, int64_t top_k, bool renormalise);
 std::tuple<Tensor, Tensor> topk_sigmoid(const Tensor& logits, int64_t top_k, bool renormalise);
 

@@ -10,11 +10,13 @@ constexpr int64_t kMostThreads = 512, kHeadsAtOnce = 2;
 
 struct Cache {
   int64_t block_size, width, plane, block_stride, slot_stride;
+  bool fp8;
 };
 
 Cache cache_of(const Tensor& cache, const Tensor& slots, const Tensor& k, const char* op) {
   check_dims(cache, 5, op, "kv_cache");
-  check_same_dtype(cache, k, op, "kv_cache", "k");
+  const bool fp8 = cache.scalar_type() == ScalarType::Float8_e4m3fn;
+  if (!fp8) check_same_dtype(cache, k, op, "kv_cache", "k");
   check_place(cache, k, op, "kv_cache");
   check_place(slots, k, op, "slot_mapping");
   check_type(slots, ScalarType::Int, op, "slot_mapping");
@@ -22,8 +24,28 @@ Cache cache_of(const Tensor& cache, const Tensor& slots, const Tensor& k, const 
   check_size(slots, 0, k.size(0), op, "slot_mapping", "the tokens of k");
   VCC_CHECK(cache.size(3) <= 1 || cache.stride(3) == cache.size(4), op,
             ": the heads of a slot of kv_cache must lie one after another");
-  return {cache.size(2), cache.size(3) * cache.size(4), cache.stride(0), cache.stride(1),
-          cache.stride(2)};
+  return {cache.size(2),   cache.size(3) * cache.size(4),
+          cache.stride(0), cache.stride(1),
+          cache.stride(2), fp8};
+}
+
+// The kernels of an fp8 cache have a name of their own and take scales, null for ones.
+std::string cached_symbol(const char* op, const Cache& cache, const Tensor& t, const char* name) {
+  return std::string("vcc_") + op + (cache.fp8 ? "_fp8_" : "_") + suffix_of(t, op, name);
+}
+
+void add_scales(Launch& launch, const Cache& cache, const std::optional<Tensor>& scale,
+                const Tensor& k, const char* op) {
+  if (scale) {
+    VCC_CHECK(cache.fp8, op, ": kv_scale goes with a float8_e4m3fn cache");
+    check_dims(*scale, 1, op, "kv_scale");
+    check_place(*scale, k, op, "kv_scale");
+    check_type(*scale, ScalarType::Float, op, "kv_scale");
+    check_size(*scale, 0, 2, op, "kv_scale", "keys and values");
+    launch.tensor(*scale);
+  } else if (cache.fp8) {
+    launch.i64(0);
+  }
 }
 
 void check_rows(const Tensor& t, const Tensor& like, int64_t width, const char* op,
@@ -121,29 +143,30 @@ std::tuple<Tensor, Tensor> qk_norm_rope(const Tensor& q, const Tensor& k, const 
   return {q_out, k_out};
 }
 
-void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache,
-              const Tensor& slot_mapping) {
+void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Tensor& slot_mapping,
+              std::optional<Tensor> kv_scale) {
   const char* op = "kv_write";
-  const std::string symbol = symbol_of(op, k, "k");
   check_dims(k, 2, op, "k");
   const Cache cache = cache_of(kv_cache, slot_mapping, k, op);
+  const std::string symbol = cached_symbol(op, cache, k, "k");
   check_rows(k, k, cache.width, op, "k");
   check_rows(v, k, cache.width, op, "v");
   Launch launch(op);
   launch.tensor(k).tensor(v).tensor(kv_cache).tensor(slot_mapping);
   launch.i32(cache.width).i32(cache.block_size).i64(k.stride(0)).i64(v.stride(0));
   launch.i64(cache.plane).i64(cache.block_stride).i64(cache.slot_stride);
+  add_scales(launch, cache, kv_scale, k, op);
   const int64_t chunks = chunks_of(cache.width, static_cast<int64_t>(k.element_size()));
   launch.run(symbol, k.size(0), static_cast<int>(std::min(kMostThreads, warps(chunks))), k);
 }
 
 void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cos,
                    const Tensor& sin, const Tensor& kv_cache, const Tensor& slot_mapping,
-                   const Tensor& q_out, int64_t head_dim) {
+                   const Tensor& q_out, int64_t head_dim, std::optional<Tensor> kv_scale) {
   const char* op = "rope_kv_write";
-  const std::string symbol = symbol_of(op, q, "q");
   const Heads heads = heads_of(q, k, cos, sin, head_dim, op);
   const Cache cache = cache_of(kv_cache, slot_mapping, k, op);
+  const std::string symbol = cached_symbol(op, cache, q, "q");
   check_rows(k, q, cache.width, op, "k");
   check_rows(v, q, cache.width, op, "v");
   check_rows(q_out, q, -1, op, "q_out");
@@ -156,6 +179,7 @@ void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tens
   launch.i32(cache.block_size).i64(q.stride(0)).i64(k.stride(0)).i64(v.stride(0));
   launch.i64(cos.stride(0)).i64(sin.stride(0));
   launch.i64(cache.plane).i64(cache.block_stride).i64(cache.slot_stride);
+  add_scales(launch, cache, kv_scale, q, op);
   launch.run(symbol, q.size(0), static_cast<int>(heads.threads(heads.query + 2 * heads.key)), q);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from vcc.engine.graphs.planner.arithmetic import is_dense
 from vcc.engine.graphs.planner.memory import Located
@@ -63,18 +64,17 @@ def operator_of(call: Call, values: Mapping[str, Located], facts: Facts) -> Oper
         return Operator(SegmentKind.OP, name, _csrc(op, call, values, facts))
     literals = {
         argument: _layout(values[value]) if isinstance(value, str) else value[0]
-        for argument, value in zip(argument_names(operator(call.target)), call.args, strict=True)
+        for argument, value in _pairs(call)
     }
     return Operator(SegmentKind.OP, name, launches(op, literals, facts))
 
 
 def _csrc(op: str, call: Call, values: Mapping[str, Located], facts: Facts) -> Launches:
     """The launch of an operator by its kernel of `csrc/kernels`."""
-    names = argument_names(operator(call.target))
-    pairs = list(zip(names, call.args, strict=True))
+    pairs = _pairs(call)
     found = {n: values[value].geometry for n, value in pairs if isinstance(value, str)}
     tensors = {n: Tensor(one.dtype, one.shape, one.stride) for n, one in found.items()}
-    numbers = {n: value[0] for n, value in pairs if not isinstance(value, str)}
+    numbers = {n: v[0] for n, v in pairs if not isinstance(v, str) and v[0] is not None}
     made = cuda_call(op, tensors, numbers)
     return Launches((op_launch(made, kernel_of(made, facts.profile.target)),))
 
@@ -92,9 +92,12 @@ def op_launch(call: CudaCall, kernel: CompiledKernel) -> OpLaunch:
 
 def tensors_of(call: Call) -> dict[str, str]:
     """Values of a call by the operator's argument names."""
-    names = argument_names(operator(call.target))
-    pairs = zip(names, call.args, strict=True)
-    return {argument: value for argument, value in pairs if isinstance(value, str)}
+    return {argument: value for argument, value in _pairs(call) if isinstance(value, str)}
+
+
+def _pairs(call: Call) -> list[tuple[str, Any]]:
+    """Arguments by the operator's names; optional tensors at the end may not be there."""
+    return list(zip(argument_names(operator(call.target)), call.args, strict=False))
 
 
 def base_name(target: str) -> str:
@@ -115,4 +118,4 @@ def sample(facts: Facts) -> Operator:
 def _layout(located: Located) -> TensorLayout:
     geometry = located.geometry
     plain = is_dense(geometry.shape, geometry.stride)
-    return TensorLayout(geometry.shape, () if plain else geometry.stride)
+    return TensorLayout(geometry.shape, () if plain else geometry.stride, geometry.dtype)

@@ -45,7 +45,7 @@ def own_call(node: Node, tensors: Mapping[str, Placed], where: str) -> CudaCall:
             given[name] = Tensor(geometry.dtype, geometry.shape, geometry.stride)
         elif isinstance(value, (bool, int, float)):
             numbers[name] = value
-        else:
+        elif value is not None:  # an optional tensor that is not there
             raise refused(where, f"vcc::{own_op(target)}", f"its argument {name} is {value!r:.40}")
     return cuda_call(own_op(target), given, numbers)
 

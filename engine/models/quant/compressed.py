@@ -54,10 +54,6 @@ def compressed_tensors(declared: Mapping[str, Any]) -> QuantSpec:
         )
     ignore = names(f"{PLACE}.ignore", declared.get("ignore"))
     targets = names(f"{PLACE}.targets", group.get("targets", [LINEAR]))
-    if declared.get("kv_cache_scheme"):
-        raise refused(
-            "kv_cache_scheme is not supported", "keys and values are in the model's dtype"
-        )
     return QuantSpec("compressed-tensors", weights, activations, targets, ignore)
 
 

@@ -16,7 +16,7 @@ from vcc.engine.models.quant.spec import BLOCK, LINEAR, QuantSpec
 PLACE = "quantization_config"
 KNOWN = (
     *("quant_method", "fmt", "activation_scheme", "weight_block_size", "dequantize"),
-    *("modules_to_not_convert", "ignored_layers"),
+    *("modules_to_not_convert", "ignored_layers", "kv_cache_scheme"),
 )
 HEAD = "lm_head"
 """Never converted, whether the config says so or not."""

@@ -23,7 +23,7 @@ class TracedDecoder(nn.Module):
 
     Args:
         spec: which model.
-        dtype: of weights, activations, KV cache and logits.
+        dtype: of weights, activations and logits.
         ops: which platform's experts.
 
     Raises:

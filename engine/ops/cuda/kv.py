@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vcc.engine.ops.cuda.call import (
+    FP8,
     POINTERS,
     CudaCall,
     Parameter,
@@ -28,26 +29,58 @@ def kv_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) 
         CompileError: a layout or type that the kernel does not take.
     """
     k, cache = tensors["k"], tensors["kv_cache"]
-    check_alike(op, tensors, "k", "v", "kv_cache")
+    check_alike(op, tensors, "k", "v")
     check_cache(op, tensors)
-    own = POINTERS.get(k.dtype, "")
+    own, stored = POINTERS.get(k.dtype, ""), cache_kind(op, tensors)
     return CudaCall(
         op,
-        f"vcc_{op}_{short_type(op, k, 'k')}",
+        cached_symbol(op, tensors, "k"),
         k.shape[0],
         min(MOST_THREADS, warps(chunks_of(k.width, k.dtype))),
         (
             Parameter("k", own, "k"),
             Parameter("v", own, "v"),
-            Parameter("kv_cache", own, "kv_cache", True),
+            Parameter("kv_cache", stored, "kv_cache", True),
             Parameter("slot_mapping", "*i32", "slot_mapping"),
             Parameter("width", "i32", k.width),
             Parameter("block_size", "i32", int(cache.shape[2])),
             Parameter("k_stride", "i64", row_stride(op, k, "k")),
             Parameter("v_stride", "i64", row_stride(op, tensors["v"], "v")),
             *cache_parameters(cache),
+            *scale_parameter(tensors),
         ),
     )
+
+
+def cache_kind(op: str, tensors: Mapping[str, Tensor]) -> str:
+    """A pointer to elements of a cache: those of k, or fp8.
+
+    Raises:
+        CompileError: another type, or scales that do not go with it.
+    """
+    cache, scale = tensors["kv_cache"], tensors.get("kv_scale")
+    if cache.dtype != FP8:
+        check_alike(op, tensors, "k", "kv_cache")
+        if scale is not None:
+            raise refused(op, f"kv_scale goes with a cache in {FP8}, kv_cache is {cache.dtype}")
+    if scale is not None and (scale.dtype != "float32" or scale.shape != (2,)):
+        raise refused(op, f"kv_scale is {scale.dtype} of {list(scale.shape)}, not float32 of [2]")
+    return POINTERS.get(cache.dtype, "")
+
+
+def cached_symbol(op: str, tensors: Mapping[str, Tensor], first: str) -> str:
+    """The kernel of an operator that writes the cache; those of an fp8 one have their own."""
+    form = "fp8_" if tensors["kv_cache"].dtype == FP8 else ""
+    return f"vcc_{op}_{form}{short_type(op, tensors[first], first)}"
+
+
+def scale_parameter(tensors: Mapping[str, Tensor]) -> tuple[Parameter, ...]:
+    """The scales that the kernels of an fp8 cache take; a null pointer stands for ones."""
+    if tensors["kv_cache"].dtype != FP8:
+        return ()
+    if "kv_scale" in tensors:
+        return (Parameter("kv_scale", "*fp32", "kv_scale"),)
+    return (Parameter("kv_scale", "i64", 0),)
 
 
 def check_cache(op: str, tensors: Mapping[str, Tensor]) -> None:

@@ -21,7 +21,13 @@ from vcc.engine.ops.cuda.call import (
     short_type,
     warps,
 )
-from vcc.engine.ops.cuda.kv import cache_parameters, check_cache
+from vcc.engine.ops.cuda.kv import (
+    cache_kind,
+    cache_parameters,
+    cached_symbol,
+    check_cache,
+    scale_parameter,
+)
 
 HEADS_AT_ONCE, MOST_THREADS = 2, 512
 
@@ -48,7 +54,7 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     pointers, results = _pointers(tensors)
     return CudaCall(
         op,
-        f"vcc_{op}_{short_type(op, q, 'q')}",
+        cached_symbol(op, tensors, "q") if cached else f"vcc_{op}_{short_type(op, q, 'q')}",
         q.shape[0],
         threads_of(lanes, total),
         (
@@ -56,6 +62,7 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
             *(Parameter(name, "i32", size) for name, size in sizes.items()),
             *(Parameter(f"{n}_stride", "i64", row_stride(op, tensors[n], n)) for n in strided),
             *(cache_parameters(tensors["kv_cache"]) if cached else ()),
+            *(scale_parameter(tensors) if cached else ()),
             *(Parameter(name, "fp32", float(numbers[name])) for name in factors),
         ),
         results,
@@ -74,7 +81,7 @@ def _pointers(
         results = (Result("q_out", q.dtype, q.shape), Result("k_out", k.dtype, k.shape))
         return (*inputs, *(Parameter(one.name, own, one.name, True) for one in results)), results
     cached = (
-        Parameter("kv_cache", own, "kv_cache", True),
+        Parameter("kv_cache", cache_kind("rope_kv_write", tensors), "kv_cache", True),
         Parameter("slot_mapping", "*i32", "slot_mapping"),
         Parameter("q_out", own, "q_out", True),
     )
@@ -101,7 +108,7 @@ def threads_of(lanes: int, heads: int) -> int:
 
 def _check(op: str, tensors: Mapping[str, Tensor], head_dim: int, half: int) -> None:
     q = tensors["q"]
-    names = [n for n in ("k", "v", "q_weight", "k_weight", "kv_cache", "q_out") if n in tensors]
+    names = [n for n in ("k", "v", "q_weight", "k_weight", "q_out") if n in tensors]
     check_alike(op, tensors, "q", *names)
     for name in ("q_weight", "k_weight", "q_out"):
         if name in tensors:

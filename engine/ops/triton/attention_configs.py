@@ -42,8 +42,20 @@ class PrefillConfig:
     stages: int
 
 
-def decode_config(dtype: str, dims: int, profile: DeviceProfile) -> DecodeConfig:
-    """The configuration for heads of `dims` values (a power of two)."""
+def decode_config(
+    dtype: str, dims: int, profile: DeviceProfile, *, fp8: bool = False
+) -> DecodeConfig:
+    """The configuration for heads of `dims` values (a power of two).
+
+    Args:
+        dtype: element type of the queries.
+        dims: values of a head.
+        profile: the device.
+        fp8: the cache holds fp8, which is widened on its way to the product: in fp32, without a
+            pipeline and with more warps, as registers hold it.
+    """
+    if fp8 and dtype == "float32" and dims > 64:
+        return DecodeConfig(32 if dims <= 128 else 16, 8, 1)
     if dtype == "float32":
         return DecodeConfig(32 if dims <= 128 else 16, 4, 2)
     keys = 64 if dims <= 128 else 32
@@ -51,10 +63,16 @@ def decode_config(dtype: str, dims: int, profile: DeviceProfile) -> DecodeConfig
     return DecodeConfig(keys, 4, 5 if large else 3)
 
 
-def prefill_config(dtype: str, dims: int, profile: DeviceProfile) -> PrefillConfig:
-    """The configuration for heads of `dims` values (a power of two)."""
+def prefill_config(
+    dtype: str, dims: int, profile: DeviceProfile, *, fp8: bool = False
+) -> PrefillConfig:
+    """The configuration for heads of `dims` values (a power of two); arguments as above."""
     if dtype == "float32":
         return PrefillConfig(32, 32 if dims <= 128 else 16, 4, 1)
+    if fp8 and dims > 64 and profile.arch not in LARGE_TILES:
+        return PrefillConfig(64, 32, 4 if dims <= 128 else 8, 3)
+    if fp8 and dims > 128:
+        return PrefillConfig(64, 64, 8, 3)
     if measured := MEASURED.get((profile.arch, dims)):
         return measured
     if profile.arch in LARGE_TILES:

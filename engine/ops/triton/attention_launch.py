@@ -12,7 +12,16 @@ from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.table.types import READ, WRITE, When
 from vcc.engine.ops.triton.attention_configs import decode_config, prefill_config
 from vcc.engine.ops.triton.decode_attention import decode_attention, reduce_attention
-from vcc.engine.ops.triton.kv_sizes import aligned_plane, plane
+from vcc.engine.ops.triton.kv_sizes import (
+    FP8,
+    FP8_ARCH,
+    SCALE,
+    aligned_plane,
+    cache_dtype,
+    plane,
+    scale_pointers,
+    without_scale,
+)
 from vcc.engine.ops.triton.prefill_attention import prefill_attention
 from vcc.engine.ops.triton.sizes import power_of_two
 from vcc.engine.ops.triton.specs import (
@@ -23,10 +32,6 @@ from vcc.engine.ops.triton.specs import (
     OpLaunch,
     Workspace,
 )
-
-FP8 = "float8_e4m3fn"
-FP8_ARCH = 89
-"""The first architecture that converts to fp8."""
 
 TYPES = {"float32": tl.float32, "bfloat16": tl.bfloat16, "float16": tl.float16}
 
@@ -60,7 +65,7 @@ def paged_attention_quant(literals: Mapping[str, Any], facts: Facts) -> Launches
 
 
 def _launches(shape: _Shape, facts: Facts) -> Launches:
-    config = decode_config(facts.dtype, shape.dims, facts.profile)
+    config = decode_config(facts.dtype, shape.dims, facts.profile, fp8=shape.fp8)
     programs = config.programs(facts.profile)
     total = ["max", programs, ["*", "B", shape.kv_heads]]
     spaces = (
@@ -90,7 +95,7 @@ def _launches(shape: _Shape, facts: Facts) -> Launches:
 
 
 def _prefill(shape: _Shape, facts: Facts) -> OpLaunch:
-    config = prefill_config(facts.dtype, shape.dims, facts.profile)
+    config = prefill_config(facts.dtype, shape.dims, facts.profile, fp8=shape.fp8)
     lanes = max(config.rows, power_of_two(shape.group))
     rows = lanes // shape.group
     tiles = ["+", ["+", ["//", "T", rows], "B"], 1]
@@ -119,7 +124,7 @@ WRITTEN: Mapping[Any, frozenset[str]] = {
 class _Shape:
     """The sizes of one call of paged attention, checked."""
 
-    __slots__ = ("aligned", "constants", "dims", "group", "kv_heads", "numbers", "types")
+    __slots__ = ("aligned", "constants", "dims", "fp8", "group", "kv_heads", "numbers", "types")
 
     def __init__(self, literals: Mapping[str, Any], facts: Facts, result: str) -> None:
         q, cache, out = (literals[name] for name in ("q", "kv_cache", "out"))
@@ -132,7 +137,10 @@ class _Shape:
         self.group = q.width // (self.kv_heads * head_dim)
         self.dims = max(16, power_of_two(head_dim))
         self.types = dict.fromkeys(INDICES, "int32") | dict.fromkeys(SCRATCH, "float32")
-        self.types |= {"q": facts.dtype, "kv_cache": facts.dtype, "out": result}
+        stored = cache_dtype(literals, facts)
+        self.fp8 = stored == FP8
+        self.types |= {"q": facts.dtype, "kv_cache": stored, "out": result}
+        self.types |= dict.fromkeys(scale_pointers(literals), "float32")
         # Without this fact values are read two bytes at a time.
         self.aligned = aligned_plane(self.kv_heads * head_dim, facts)
         self.numbers = {
@@ -151,6 +159,7 @@ class _Shape:
             "Q_STRIDE": q.row_stride,
             "OUT_STRIDE": out.row_stride,
             "WIDE": None,
+            **without_scale(literals),
         }
         if result == FP8:
             self.types["out_scale"], self.constants["WIDE"] = "float32", TYPES[facts.dtype]
@@ -169,7 +178,7 @@ class _Shape:
     ) -> OpLaunch:
         """A launch with the constants that its function names."""
         every = {**self.constants, **constants}
-        pointers = tuple(name for name in (*needed, "out_scale") if name in self.types)
+        pointers = tuple(name for name in (*needed, "out_scale", SCALE) if name in self.types)
         spec = KernelSpec(
             function,
             (*((name, POINTER_TYPES[self.types[name]]) for name in pointers), *numbers.items()),

@@ -54,6 +54,15 @@ def settled(value, out_scale, WIDE: tl.constexpr):
 
 
 @triton.jit
+def scale_at(scales, AT: tl.constexpr):
+    """A scale of the cache; 1 where there are none."""
+    scale = 1.0
+    if scales is not None:
+        scale = tl.load(scales + AT)
+    return scale
+
+
+@triton.jit
 def split_count(seqs, KV_HEADS: tl.constexpr, PROGRAMS: tl.constexpr):
     """Programs that share the keys of one sequence and KV head."""
     return tl.maximum(PROGRAMS // (seqs * KV_HEADS), 1)
@@ -70,6 +79,7 @@ def decode_attention(
     peaks,
     sums,
     out_scale,
+    kv_scale,
     plane,
     seqs,
     SCALE: tl.constexpr,
@@ -93,7 +103,7 @@ def decode_attention(
     Writes `out` when keys are not split; else, for each program, its unnormalised sum to
     `partial` [programs, GROUP, DIMS], its largest score (base 2) to `peaks` and the sum of its
     weights to `sums` [programs, GROUP]; all fp32. `plane` as in kv_write, `out_scale` and WIDE as
-    in `settled`.
+    in `settled`; the cache's values are multiplied with `kv_scale` [2], of K and of V, if given.
     """
     program = tl.program_id(0)
     splits = split_count(seqs, KV_HEADS, PROGRAMS)
@@ -118,6 +128,7 @@ def decode_attention(
     home = kv_cache + kv_head * HEAD_DIM
     home_values = home + plane
     inner = tl.arange(0, KEYS) % BLOCK_SIZE * (KV_HEADS * HEAD_DIM)
+    key_scale = scale_at(kv_scale, 0)
 
     peak = tl.full((LANES,), -float("inf"), tl.float32)
     total = tl.zeros((LANES,), tl.float32)
@@ -136,7 +147,10 @@ def decode_attention(
             held = held & (dim < HEAD_DIM)[None, :]
         keys = tl.load(home + block[:, None] + spot, mask=held, other=0.0)
         values = tl.load(home_values + block[:, None] + spot, mask=held, other=0.0)
+        keys, values = keys.to(query.dtype), values.to(query.dtype)
         score = tl.dot(query, tl.trans(keys), input_precision="ieee") * SCALE
+        if kv_scale is not None:
+            score = score * key_scale
         if CAP > 0:
             score = capped(score, CAP)
         score = tl.where(seen[None, :], score * 1.4426950408889634, -float("inf"))
@@ -149,7 +163,10 @@ def decode_attention(
         mixed = tl.dot(weight.to(values.dtype), values, mixed, input_precision="ieee")
         peak = now
     if splits == 1:
-        result = settled(mixed / tl.where(total > 0, total, 1.0)[:, None], out_scale, WIDE)
+        mixed = mixed / tl.where(total > 0, total, 1.0)[:, None]
+        if kv_scale is not None:
+            mixed = mixed * scale_at(kv_scale, 1)
+        result = settled(mixed, out_scale, WIDE)
         home_row = out + seq.to(tl.int64) * OUT_STRIDE
         tl.store(home_row + place, result.to(out.dtype.element_ty), mask=inside)
     else:
@@ -167,6 +184,7 @@ def reduce_attention(
     sums,
     out,
     out_scale,
+    kv_scale,
     seqs,
     GROUP: tl.constexpr,
     KV_HEADS: tl.constexpr,
@@ -204,6 +222,9 @@ def reduce_attention(
             total = total * keep + tl.sum(weight * part, 0)
             mixed = mixed * keep + tl.sum(weight[:, None] * values, 0)
             peak = now
-        result = settled(mixed / tl.where(total > 0, total, 1.0), out_scale, WIDE)
+        mixed = mixed / tl.where(total > 0, total, 1.0)
+        if kv_scale is not None:
+            mixed = mixed * scale_at(kv_scale, 1)
+        result = settled(mixed, out_scale, WIDE)
         spot = out + seq.to(tl.int64) * OUT_STRIDE + head * HEAD_DIM + dim
         tl.store(spot, result.to(out.dtype.element_ty), mask=dim < HEAD_DIM)

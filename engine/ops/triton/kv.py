@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from vcc.engine.ops.triton.quant import cached
+
 
 @triton.jit
 def kv_write(
@@ -12,6 +14,7 @@ def kv_write(
     v,
     kv_cache,
     slot_mapping,
+    kv_scale,
     plane,
     WIDTH: tl.constexpr,
     LANES: tl.constexpr,
@@ -20,7 +23,8 @@ def kv_write(
 ):
     """Store row `program_id(0)` of k and v [T, WIDTH] at its slot; slot -1 is skipped.
 
-    `plane` is the number of elements of the K half of the cache; strides are elements a row.
+    `plane` is the number of elements of the K half of the cache; strides are elements a row. An fp8
+    cache holds values over `kv_scale` [2], of K and of V; None is 1.
     """
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slot_mapping + row)
@@ -30,5 +34,6 @@ def kv_write(
         home = kv_cache + slot.to(tl.int64) * WIDTH + lane
         key = tl.load(k + row * K_STRIDE + lane, mask=inside, other=0.0)
         value = tl.load(v + row * V_STRIDE + lane, mask=inside, other=0.0)
-        tl.store(home, key.to(kv_cache.dtype.element_ty), mask=inside)
-        tl.store(home + plane, value.to(kv_cache.dtype.element_ty), mask=inside)
+        tl.store(home, cached(key, kv_scale, 0, kv_cache.dtype.element_ty), mask=inside)
+        held = cached(value, kv_scale, 1, kv_cache.dtype.element_ty)
+        tl.store(home + plane, held, mask=inside)

@@ -1,9 +1,47 @@
-"""The distance between the two halves of a KV cache, as launches say it."""
+"""What launches say of a KV cache: its element type and scales, and where its halves lie."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.ops.triton.specs import Facts
+
+FP8 = "float8_e4m3fn"
+FP8_ARCH = 89
+"""The first architecture whose Triton code converts to and from fp8."""
+
+SCALE = "kv_scale"
+"""The operators' argument of an fp8 cache's scales."""
+
+
+def cache_dtype(literals: Mapping[str, Any], facts: Facts) -> str:
+    """The element type of `kv_cache`.
+
+    Raises:
+        CompileError: fp8, for a device that does not convert it.
+    """
+    cache = literals.get("kv_cache")
+    found = facts.dtype if cache is None else str(cache.dtype or facts.dtype)
+    if found == FP8 and facts.profile.arch < FP8_ARCH:
+        raise CompileError(
+            f"an fp8 KV cache is not for {facts.profile.target}",
+            f"it has no float8_e4m3fn: sm_{FP8_ARCH} and newer have",
+            "leave --kv-cache-dtype out for this target",
+        )
+    return found
+
+
+def scale_pointers(literals: Mapping[str, Any]) -> tuple[str, ...]:
+    """The pointer to scales that kernels get, where a call gives them."""
+    return (SCALE,) if literals.get(SCALE) is not None else ()
+
+
+def without_scale(literals: Mapping[str, Any]) -> dict[str, Any]:
+    """The constant that stands for the pointer elsewhere."""
+    return {} if literals.get(SCALE) is not None else {SCALE: None}
 
 
 def plane(width: int, facts: Facts) -> Expr:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from vcc.engine.ops.triton.decode_attention import capped, key_places, settled
+from vcc.engine.ops.triton.decode_attention import capped, key_places, scale_at, settled
 
 
 @triton.jit
@@ -37,6 +37,7 @@ def _attend(
     position,
     begin,
     end,
+    kv_scale,
     SCALE: tl.constexpr,
     WINDOW: tl.constexpr,
     CAP: tl.constexpr,
@@ -51,6 +52,7 @@ def _attend(
     dim = tl.arange(0, DIMS)
     inner = tl.arange(0, KEYS) % BLOCK_SIZE * KV_WIDTH
     home_values = home + plane
+    key_scale = scale_at(kv_scale, 0)
     for start in range(begin, end, KEYS):
         start = tl.multiple_of(start, KEYS)
         key = start + tl.arange(0, KEYS)
@@ -69,7 +71,10 @@ def _attend(
         else:
             keys = tl.load(home + block[:, None] + spot)
             values = tl.load(home_values + block[:, None] + spot)
+        keys, values = keys.to(query.dtype), values.to(query.dtype)
         score = tl.dot(query, tl.trans(keys), input_precision="ieee")
+        if kv_scale is not None:
+            score = score * key_scale
         unit: tl.constexpr = (1.0 if CAP > 0 else SCALE) * 1.4426950408889634
         if CAP > 0:
             score = capped(score * SCALE, CAP)
@@ -100,6 +105,7 @@ def prefill_attention(
     query_start,
     out,
     out_scale,
+    kv_scale,
     plane,
     tokens,
     seqs,
@@ -122,7 +128,8 @@ def prefill_attention(
     """Causal attention of q [T, H*D] into `out`; every row of `out` is written.
 
     Program = tile * KV_HEADS + KV head, the last tiles (the longest contexts) first. LANES is a
-    power of two, at least BLOCK_Q * GROUP. `out_scale` and WIDE as in `settled`.
+    power of two, at least BLOCK_Q * GROUP. `out_scale` and WIDE as in `settled`,
+    `kv_scale` as in `decode_attention`.
     """
     kv_head = tl.program_id(0) % KV_HEADS
     tile = tokens // BLOCK_Q + seqs - tl.program_id(0) // KV_HEADS
@@ -156,13 +163,16 @@ def prefill_attention(
     else:
         begin = tl.maximum(tl.minimum(first + shift + 1, end), 0) // KEYS * KEYS
         peak, total, mixed = _attend(
-            query, peak, total, mixed, home, plane, blocks, position, 0, begin,
+            query, peak, total, mixed, home, plane, blocks, position, 0, begin, kv_scale,
             SCALE, WINDOW, CAP, KV_HEADS * HEAD_DIM, HEAD_DIM, DIMS, BLOCK_SIZE, KEYS, False,
         )  # fmt: skip
     peak, total, mixed = _attend(
-        query, peak, total, mixed, home, plane, blocks, position, begin, end,
+        query, peak, total, mixed, home, plane, blocks, position, begin, end, kv_scale,
         SCALE, WINDOW, CAP, KV_HEADS * HEAD_DIM, HEAD_DIM, DIMS, BLOCK_SIZE, KEYS, True,
     )  # fmt: skip
-    result = settled(mixed / tl.where(total > 0, total, 1.0)[:, None], out_scale, WIDE)
+    mixed = mixed / tl.where(total > 0, total, 1.0)[:, None]
+    if kv_scale is not None:
+        mixed = mixed * scale_at(kv_scale, 1)
+    result = settled(mixed, out_scale, WIDE)
     spot = out + row.to(tl.int64)[:, None] * OUT_STRIDE + place
     tl.store(spot, result.to(out.dtype.element_ty), mask=inside)

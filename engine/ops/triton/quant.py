@@ -13,11 +13,29 @@ MOST = tl.constexpr(448.0)
 
 
 @triton.jit
+def saturated(value):
+    """fp32 as fp8e4nv; beyond the largest is the largest, NaN stays."""
+    low = tl.where(value < -MOST, -MOST, value)  # a comparison with NaN is false: it stays
+    return tl.where(low > MOST, MOST, low).to(tl.float8e4nv)
+
+
+@triton.jit
 def as_fp8(value, by):
     """value / by as fp8e4nv, fp32 of one shape; beyond the largest is the largest, NaN stays."""
-    found = tl.math.div_rn(value, by)
-    low = tl.where(found < -MOST, -MOST, found)  # a comparison with NaN is false: it stays
-    return tl.where(low > MOST, MOST, low).to(tl.float8e4nv)
+    return saturated(tl.math.div_rn(value, by))
+
+
+@triton.jit
+def cached(value, scales, AT: tl.constexpr, TYPE: tl.constexpr):
+    """What a cache of TYPE holds of values: they themselves, or fp8 over scales[AT]; None is 1."""
+    if tl.float8e4nv == TYPE:
+        held = value.to(tl.float32)
+        if scales is not None:
+            held = tl.math.div_rn(held, tl.broadcast_to(tl.load(scales + AT), held.shape))
+        found = saturated(held)
+    else:
+        found = value.to(TYPE)
+    return found
 
 
 @triton.jit

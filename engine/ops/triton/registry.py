@@ -15,7 +15,13 @@ from vcc.engine.ops.triton.advance import advance
 from vcc.engine.ops.triton.attention_launch import paged_attention, paged_attention_quant
 from vcc.engine.ops.triton.gemm import GemmVariant, gemm_scratch, gemm_variants
 from vcc.engine.ops.triton.kv import kv_write
-from vcc.engine.ops.triton.kv_sizes import aligned_plane, plane
+from vcc.engine.ops.triton.kv_sizes import (
+    aligned_plane,
+    cache_dtype,
+    plane,
+    scale_pointers,
+    without_scale,
+)
 from vcc.engine.ops.triton.rope_launch import rope_kv_write
 from vcc.engine.ops.triton.sampling import sample_launches
 from vcc.engine.ops.triton.sizes import power_of_two
@@ -51,7 +57,7 @@ def launches(op: str, literals: Mapping[str, Any], facts: Facts) -> Launches:
     Args:
         op: name inside `torch.ops.vcc`.
         literals: its numbers by argument name, and a TensorLayout for each tensor in `k, v,
-            kv_cache` (kv_write) or `q, kv_cache, out` (attention).
+            kv_cache` (kv_write) or `q, kv_cache, out` (attention), and for `kv_scale` if given.
         facts: model and device.
 
     Raises:
@@ -87,22 +93,25 @@ def advance_launches(facts: Facts) -> Launches:
 def _kv_write(literals: Mapping[str, Any], facts: Facts) -> Launches:
     key, value = literals["k"], literals["v"]
     element = POINTER_TYPES[facts.dtype]
-    names = ("k", "v", "kv_cache", "slot_mapping")
-    parameters = tuple((name, element) for name in names[:3])
+    scale = scale_pointers(literals)
+    names = ("k", "v", "kv_cache", "slot_mapping", *scale)
+    types = {"k": element, "v": element, "kv_cache": POINTER_TYPES[cache_dtype(literals, facts)]}
+    types |= {"slot_mapping": "*i32", **dict.fromkeys(scale, "*fp32")}
     spec = KernelSpec(
         kv_write,
-        (*parameters, ("slot_mapping", "*i32"), ("plane", "i64")),
+        (*types.items(), ("plane", "i64")),
         {
             "WIDTH": key.width,
             "LANES": power_of_two(key.width),
             "K_STRIDE": key.row_stride,
             "V_STRIDE": value.row_stride,
+            **without_scale(literals),
         },
         frozenset((*names, *aligned_plane(key.width, facts))),
         num_warps=2,
     )
     arguments = {name: name for name in names} | {"plane": plane(key.width, facts)}
-    access = {"k": READ, "v": READ, "kv_cache": WRITE, "slot_mapping": READ}
+    access = dict.fromkeys(names, READ) | {"kv_cache": WRITE}
     return Launches((OpLaunch(spec, ("T", 1, 1), arguments, access),))
 
 

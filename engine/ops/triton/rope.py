@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from vcc.engine.ops.triton.quant import cached
 from vcc.engine.ops.triton.rotary import turn
 
 
@@ -100,6 +101,7 @@ def rope_kv_write(
     kv_cache,
     slot_mapping,
     q_out,
+    kv_scale,
     plane,
     HEADS: tl.constexpr,
     HEAD_LANES: tl.constexpr,
@@ -117,13 +119,14 @@ def rope_kv_write(
     """Row `program_id(0)`: q rotated to q_out, k rotated and v to their slot; slot -1 is skipped.
 
     `plane` is the number of elements of the K half of the cache; strides are elements a row.
+    `kv_scale` as in kv_write.
     """
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, LANES)
     cosine = tl.load(cos + row * HALF + lane, mask=lane < HALF, other=0.0)
     sine = tl.load(sin + row * HALF + lane, mask=lane < HALF, other=0.0)
     turn(
-        q + row * Q_STRIDE, q_out + row * (HEADS * HEAD_DIM), cosine, sine,
+        q + row * Q_STRIDE, q_out + row * (HEADS * HEAD_DIM), cosine, sine, None,
         HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
     )  # fmt: skip
     slot = tl.load(slot_mapping + row)
@@ -131,9 +134,10 @@ def rope_kv_write(
         width: tl.constexpr = KV_HEADS * HEAD_DIM
         home = kv_cache + slot.to(tl.int64) * width
         turn(
-            k + row * K_STRIDE, home, cosine, sine,
+            k + row * K_STRIDE, home, cosine, sine, kv_scale,
             KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
         )  # fmt: skip
         every = tl.arange(0, WIDTH_LANES)
         value = tl.load(v + row * V_STRIDE + every, mask=every < width, other=0.0)
-        tl.store(home + plane + every, value.to(kv_cache.dtype.element_ty), mask=every < width)
+        held = cached(value, kv_scale, 1, kv_cache.dtype.element_ty)
+        tl.store(home + plane + every, held, mask=every < width)

@@ -7,7 +7,13 @@ from typing import Any
 
 from vcc.engine.graphs.table.types import READ, WRITE
 from vcc.engine.ops.triton import rope
-from vcc.engine.ops.triton.kv_sizes import aligned_plane, plane
+from vcc.engine.ops.triton.kv_sizes import (
+    aligned_plane,
+    cache_dtype,
+    plane,
+    scale_pointers,
+    without_scale,
+)
 from vcc.engine.ops.triton.sizes import head_sizes, power_of_two
 from vcc.engine.ops.triton.specs import POINTER_TYPES, Facts, KernelSpec, Launches, OpLaunch
 
@@ -22,7 +28,9 @@ def rope_kv_write(literals: Mapping[str, Any], facts: Facts) -> Launches:
     q, key, value = (literals[name] for name in ("q", "k", "v"))
     types = dict.fromkeys(("q", "k", "v"), POINTER_TYPES[facts.dtype])
     types |= dict.fromkeys(("cos", "sin"), POINTER_TYPES["float32"])
-    types |= {"kv_cache": types["k"], "slot_mapping": POINTER_TYPES["int32"], "q_out": types["q"]}
+    stored, scale = POINTER_TYPES[cache_dtype(literals, facts)], scale_pointers(literals)
+    types |= {"kv_cache": stored, "slot_mapping": POINTER_TYPES["int32"], "q_out": types["q"]}
+    types |= dict.fromkeys(scale, POINTER_TYPES["float32"])
     spec = KernelSpec(
         rope.rope_kv_write,
         (*types.items(), ("plane", "i64")),
@@ -32,6 +40,7 @@ def rope_kv_write(literals: Mapping[str, Any], facts: Facts) -> Launches:
             "Q_STRIDE": q.row_stride,
             "K_STRIDE": key.row_stride,
             "V_STRIDE": value.row_stride,
+            **without_scale(literals),
         },
         frozenset((*types, *aligned_plane(key.width, facts))),
         num_warps=4,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from vcc.engine.ops.triton.quant import cached
+
 
 @triton.jit
 def turn(
@@ -12,6 +14,7 @@ def turn(
     out,
     cosine,
     sine,
+    scales,
     HEADS: tl.constexpr,
     HEAD_LANES: tl.constexpr,
     HALF: tl.constexpr,
@@ -19,7 +22,10 @@ def turn(
     REST_LANES: tl.constexpr,
     HEAD_DIM: tl.constexpr,
 ):
-    """Rotate one row of heads from `x` to `out`, which point to its first value."""
+    """Rotate one row of heads from `x` to `out`, which point to its first value.
+
+    Where `out` is fp8 it holds the values of x's type over the first of `scales`, as `cached` does.
+    """
     head, lane = tl.arange(0, HEAD_LANES), tl.arange(0, LANES)
     known = (head < HEADS)[:, None]
     inside = known & (lane < HALF)[None, :]
@@ -28,13 +34,16 @@ def turn(
     high = tl.load(x + place + HALF, mask=inside, other=0.0).to(tl.float32)
     first = low * cosine[None, :] - high * sine[None, :]
     second = high * cosine[None, :] + low * sine[None, :]
-    tl.store(out + place, first.to(out.dtype.element_ty), mask=inside)
-    tl.store(out + place + HALF, second.to(out.dtype.element_ty), mask=inside)
+    low = cached(first.to(x.dtype.element_ty), scales, 0, out.dtype.element_ty)
+    tl.store(out + place, low, mask=inside)
+    high = cached(second.to(x.dtype.element_ty), scales, 0, out.dtype.element_ty)
+    tl.store(out + place + HALF, high, mask=inside)
     if 2 * HALF < HEAD_DIM:
         after = 2 * HALF + tl.arange(0, REST_LANES)
         tail = known & (after < HEAD_DIM)[None, :]
         place = head[:, None] * HEAD_DIM + after[None, :]
-        tl.store(out + place, tl.load(x + place, mask=tail, other=0.0), mask=tail)
+        rest = tl.load(x + place, mask=tail, other=0.0)
+        tl.store(out + place, cached(rest, scales, 0, out.dtype.element_ty), mask=tail)
 
 
 @triton.jit
@@ -64,11 +73,11 @@ def rotary_embedding(
     sine = tl.load(sin + row * HALF + lane, mask=lane < HALF, other=0.0).to(tl.float32)
     home = row * (HEADS * HEAD_DIM)
     turn(
-        q + home, q_out + home, cosine, sine,
+        q + home, q_out + home, cosine, sine, None,
         HEADS, HEAD_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
     )  # fmt: skip
     home = row * (KV_HEADS * HEAD_DIM)
     turn(
-        k + home, k_out + home, cosine, sine,
+        k + home, k_out + home, cosine, sine, None,
         KV_HEADS, KV_LANES, HALF, LANES, REST_LANES, HEAD_DIM,
     )  # fmt: skip

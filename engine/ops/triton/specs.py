@@ -53,10 +53,12 @@ class TensorLayout:
     Args:
         shape: sizes; expressions where they depend on the step.
         stride: elements between neighbours of each dimension; empty for a dense tensor.
+        dtype: element type; empty where it is the model's.
     """
 
     shape: tuple[Expr, ...]
     stride: tuple[Expr, ...] = ()
+    dtype: str = ""
 
     @property
     def width(self) -> int:

@@ -14,6 +14,7 @@ from support import host_kernels
 from support.cuda_cases import (
     WRITTEN,
     Case,
+    cache_cases,
     gate_cases,
     nan_cases,
     norm_cases,
@@ -29,7 +30,7 @@ UNIT = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10, torch.float32: 2.0**-2
 """One unit of the last place, relative; in fp32 sums and exponentials differ by a few more."""
 
 Cases = Callable[[torch.dtype], Iterator[Case]]
-FAMILIES: tuple[Cases, ...] = (norm_cases, gate_cases, rope_cases, router_cases)
+FAMILIES: tuple[Cases, ...] = (norm_cases, gate_cases, rope_cases, cache_cases, router_cases)
 
 
 @pytest.fixture(scope="module")

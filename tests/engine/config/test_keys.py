@@ -9,7 +9,15 @@ import pytest
 from vcc.cache.errors import ConfigError
 from vcc.engine.config.fields import PARTS
 from vcc.engine.config.keys import key_entries, key_fields
-from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, OptLevel, Platform
+from vcc.engine.config.modes import (
+    Backend,
+    CompileMode,
+    Dtype,
+    GraphMode,
+    KvDtype,
+    OptLevel,
+    Platform,
+)
 from vcc.engine.config.parse import parse_config
 from vcc.engine.config.resolve import PlatformFacts, resolve
 from vcc.engine.config.types import (
@@ -61,6 +69,7 @@ OTHER: dict[type, dict[str, object]] = {
         "max_loras": 9,
         "max_lora_rank": 9,
         "lora_target_modules": ("q_proj",),
+        "kv_cache_dtype": KvDtype.FP8,
     },
     ParallelConfig: {"tp": 2, "ep": 2, "dp": 2},
 }

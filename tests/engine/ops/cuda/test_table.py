@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.cuda_cases import Case, gate_cases, norm_cases, rope_cases, router_cases
+from support.cuda_cases import Case, cache_cases, gate_cases, norm_cases, rope_cases, router_cases
 from support.host_kernels import layout
 from support.sources import ROOT
 
@@ -31,6 +31,7 @@ def cases() -> Iterator[Case]:
         yield from norm_cases(dtype)
         yield from gate_cases(dtype)
         yield from rope_cases(dtype)
+        yield from cache_cases(dtype)
         yield from router_cases(dtype)
 
 
