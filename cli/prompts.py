@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import UsageError
+from vcc.engine.named_files import read_named
 from vcc.engine.prompt import Prompt
+
+MOST = 256 << 20
+"""Bytes of a file of prompts."""
 
 _FORMS = (
     'one prompt a line, or a JSON list of texts or token-id lists: ["a", [1, 2]], '
@@ -56,10 +60,14 @@ def _check_text(text: str, index: int) -> None:
 def _text(file: Path) -> str:
     try:
         if str(file) == "-":
-            return "" if sys.stdin is None else sys.stdin.read()
-        return file.read_text(encoding="utf-8")
+            text = "" if sys.stdin is None else sys.stdin.read(MOST + 1)
+        else:
+            text = read_named(file, MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read prompts from {file}", str(error), _FORMS) from error
+    if len(text) > MOST:
+        raise UsageError(f"cannot read prompts from {file}", f"more than {MOST >> 20} MiB", _FORMS)
+    return text.replace("\r\n", "\n")
 
 
 def _parse(text: str, name: str) -> list[Prompt]:

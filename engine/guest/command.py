@@ -12,6 +12,7 @@ from pathlib import Path
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import UsageError
+from vcc.engine.named_files import read_named
 
 HEAD = 1024
 MAX_SCRIPT = 1 << 24
@@ -107,8 +108,7 @@ def _named(words: Sequence[str], program: str) -> tuple[str, str]:
 
 def _digest(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_SCRIPT + 1)
+        data = read_named(file, MAX_SCRIPT, pipes=False)  # the command reads a pipe, once
     except OSError:
         return "none"
     return "none" if len(data) > MAX_SCRIPT else Digest.of(data).hex

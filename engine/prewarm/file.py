@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import UsageError
+from vcc.engine.named_files import read_named
 from vcc.engine.prewarm.matrix import Cell, Tables, combined
 from vcc.engine.prewarm.places import Place, places
 from vcc.engine.prewarm.problems import BrokenFile, Problem
@@ -55,8 +56,7 @@ def read_file(file: Path) -> tuple[Cell, ...]:
 
 def _text(file: Path) -> str:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(MAX_FILE + 1)
+        data = read_named(file, MAX_FILE)
     except OSError as error:
         raise UsageError(
             f"cannot read {file}", str(error.strerror), "vcc prewarm vcc.toml; docs/ci.md has one"

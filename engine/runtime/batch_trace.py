@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vcc.cache.errors import StorageError, UsageError
+from vcc.engine.named_files import open_named
 from vcc.engine.runtime.graph_stat import StepRecord
 
 LONGEST_LINE = 4096
@@ -68,14 +69,14 @@ def read_trace(file: Path) -> Iterator[StepRecord]:
         UsageError: the file cannot be read, or a line is no step.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        with open_named(file) as stream:
+            lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
+            for number, line in enumerate(lines, 1):
+                if len(line) <= LONGEST_LINE and not line.endswith(b"\n"):
+                    return
+                yield _record(line.decode("utf-8"), f"{file}, line {number}")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the batch trace {file}", str(error), _HINT) from error
-    lines = text.splitlines(keepends=True)
-    for number, line in enumerate(lines, 1):
-        if number == len(lines) and not line.endswith("\n"):
-            return
-        yield _record(line, f"{file}, line {number}")
 
 
 _HINT = "vcc run MODEL --trace-batches FILE writes one"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcc.cache.errors import ModelError, UsageError
+from vcc.engine.models.json_file import LARGEST
+from vcc.engine.named_files import read_named
 
 if TYPE_CHECKING:
     import tokenizers
@@ -144,7 +146,7 @@ class Detokenizer:
 
 def _settings(path: Path) -> dict[str, object]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_named(path, LARGEST, pipes=False).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError
 from vcc.engine.config.target import Target
+from vcc.engine.named_files import read_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +173,10 @@ def read_profile(path: Path) -> DeviceProfile:
         ConfigError: the file cannot be read, is larger than 64 KiB, or `from_json` refuses it.
     """
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(MOST_TEXT + 1)
+        text = read_named(path, MOST_TEXT)
         if len(text) > MOST_TEXT:
             raise _unreadable(f"{path} is larger than {MOST_TEXT >> 10} KiB")
-        return from_json(text)
+        return from_json(text.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(str(error)) from None
 
