@@ -185,7 +185,7 @@ Stored = Annotated[
 ]
 
 
-def _store_root(text: str) -> Path:
+def _named_folder(text: str) -> Path:
     """An empty path would be the working directory: a variable that is not set, most likely."""
     if not text:
         raise typer.BadParameter("it is empty")
@@ -195,7 +195,7 @@ def _store_root(text: str) -> Path:
 CacheDir = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
-        "--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR", parser=_store_root
+        "--cache-dir", metavar="DIR", help="the store; also VCC_CACHE_DIR", parser=_named_folder
     ),
 ]
 Remote = Annotated[
@@ -248,7 +248,9 @@ Jobs = Annotated[
 ]
 Keep = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--keep", metavar="DIR", help="keep intermediate files in DIR"),
+    typer.Option(
+        "--keep", metavar="DIR", help="keep intermediate files in DIR", parser=_named_folder
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output")]
 

@@ -21,11 +21,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f'did you mean "{lower[close[0]]}"? {known_text}' if close else known_text
 
 
+MOST = 2**31 - 1
+"""Largest count: the indices of a step have 32 bits."""
+
+
 def check_count(field: str, value: object, *, required: bool = False) -> None:
-    """Refuse anything but a positive int; None passes unless it is required.
+    """Refuse anything but an int from 1 to `MOST`; None passes unless it is required.
 
     Raises:
-        ConfigError: wrong type, zero or negative.
+        ConfigError: wrong type, zero, negative, or too large.
     """
     if value is None and not required:
         return
@@ -36,6 +40,11 @@ def check_count(field: str, value: object, *, required: bool = False) -> None:
     if value <= 0:
         raise ConfigError(
             f"{field} must be at least 1", f"got {value}", "leave it out for a default"
+        )
+    if value > MOST:
+        shown = f"got {value}" if value < 10**20 else "got a number of more than 20 digits"
+        raise ConfigError(
+            f"{field} is too large", f"{shown}: indices have 32 bits", f"use at most {MOST}"
         )
 
 

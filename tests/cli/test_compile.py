@@ -54,6 +54,21 @@ def test_options_reach_the_request(vcc, engine, tmp_path):
     assert str(request.target) == "cpu:x86-64-v2"
 
 
+def test_an_empty_folder_to_keep_is_not_the_working_directory(vcc, engine):
+    done = vcc("compile", "demo", "--keep", "")
+    assert (done.code, engine.builds) == (2, [])
+    assert "--keep" in done.err
+    assert "it is empty" in done.err
+
+
+@pytest.mark.parametrize("name", ["--max-num-seqs", "--max-num-batched-tokens", "--max-model-len"])
+def test_a_limit_that_no_index_can_hold_is_refused(vcc, name):
+    done = vcc("compile", "demo", "--dry-run", name, "9" * 25)
+    assert done.code == 2
+    assert "is too large" in done.err
+    assert "use at most 2147483647" in done.err
+
+
 def test_flags_go_before_the_json(vcc, engine):
     vcc("compile", "demo", "--mode", "full", "--compilation-config", '{"cuda_graph_mode": "none"}')
     assert engine.builds[0].compilation.cuda_graph_mode.value == "full"
