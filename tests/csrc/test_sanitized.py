@@ -40,6 +40,7 @@ def test_the_native_tests_pass_under_a_sanitizer(kind: str) -> None:
     left_out = " and ".join(f"not {name}" for name in (*LEFT_OUT[kind], "storm"))
     files = [str(path) for path in FILES]
     pytest_command = [sys.executable, "-m", "pytest", "-q", "-p", "support.sanitized"]
+    pytest_command.append("--capture=sys")  # a sanitizer writes below Python
     # The thread sanitizer wants memory where random layouts may put libraries.
     command = ["setarch", platform.machine(), "-R", *pytest_command, "-k", left_out, *files]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
