@@ -158,11 +158,20 @@ def held(got: Tensor, call: Call, share: float = 2.0**-16) -> None:
     assert flipped <= 0.2, (call.x.shape, flipped)
 
 
-def cases(dtype: torch.dtype) -> Iterator[Call]:
-    """Blocks in sizes that whole blocks fit into, the other forms in sizes that nothing fits."""
-    for sizes in SIZES:
+LARGE: tuple[Sizes, ...] = ((16, 32, 4, 512, 384), (500, 16, 4, 512, 384))
+
+
+def cases(dtype: torch.dtype, every: bool) -> Iterator[Call]:
+    """Blocks in sizes that whole blocks fit into, the other forms in sizes that nothing fits.
+
+    Args:
+        dtype: of rows.
+        every: all forms in all sizes that they take, and in large ones.
+    """
+    for sizes in (*SIZES, *(LARGE if every else ())):
+        whole = sizes[3] % BLOCK == sizes[4] % BLOCK == 0
         for form in FORMS:
-            if (form == "block") == (sizes[3] % BLOCK == sizes[4] % BLOCK == 0):
+            if whole if form == "block" else every or not whole:
                 yield drawn(form, sizes, dtype)
 
 
@@ -170,7 +179,7 @@ def check(dtype: torch.dtype, device: str = "cpu") -> None:
     """The Triton kernels, by the interpreter or on a device."""
     from vcc.engine.ops.triton.wrapped_scaled_experts import scaled_experts
 
-    for call in cases(dtype):
+    for call in cases(dtype, every=device != "cpu"):
         moved = call.to(device)
         # Tensor cores keep fewer bits of a sum of fp8 values than fp32 has, over a block of them.
         share = 2.0**-11 if device != "cpu" else 2.0**-16

@@ -84,11 +84,12 @@ def test_every_form_of_binding_arrives(
         assert torch.equal(at(region, home), values[home.name]), home.name
 
 
+@pytest.mark.parametrize("arch", ["llama", "mixtral"])
 @pytest.mark.parametrize("layout", ["tensor-static", "channel-token", "fp8-block"])
 def test_fp8_weights_arrive_as_they_are_and_scales_in_fp32(
-    device: Device, tmp_path: Path, layout: str
+    device: Device, tmp_path: Path, layout: str, arch: str
 ) -> None:
-    make_fp8_checkpoint(tmp_path, "llama", layout, scale_dtype=torch.bfloat16)
+    make_fp8_checkpoint(tmp_path, arch, layout, scale_dtype=torch.bfloat16, experts=True)
     source = open_source(str(tmp_path))
     bindings = bindings_of(source.spec)
     dtypes = {name: getattr(torch, one) for name, one in parameter_dtypes(source.spec).items()}
