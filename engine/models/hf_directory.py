@@ -65,7 +65,8 @@ def read_directory(place: Path, weights: str | None, trusted: bool = False) -> H
         }
     else:
         tensors = tensors_in(place if weights is None else weights_place(weights))
-        check(laid_out(spec, tensors), tensors)
+        spec = laid_out(spec, tensors)
+        check(spec, tensors)
         check_scales(spec, tensors)
     tokenizer = place / "tokenizer.json"
     return HfDirectory(

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from vcc.engine.config.modes import KvDtype
+from vcc.engine.graphs.dtypes import DTYPES, NAMES
 from vcc.engine.models.bindings import bindings_of, parameter_dtypes
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.models.source import open_source
@@ -19,11 +21,15 @@ from vcc.engine.ops.register import load_ops
 
 
 def load_decoder(
-    directory: Path, dtype: str, ops: OpChoice | None = None, length: int = 0
+    directory: Path,
+    dtype: str,
+    ops: OpChoice | None = None,
+    length: int = 0,
+    kv_cache: KvDtype | None = None,
 ) -> Decoder:
     """The decoder of a model directory with its weights, for its usual length or another."""
     load_ops()
-    source = open_source(str(directory))
+    source = open_source(str(directory)).with_cache(kv_cache)
     wanted: torch.dtype = getattr(torch, dtype)
     exact = {name: getattr(torch, one) for name, one in parameter_dtypes(source.spec).items()}
     weights, _ = load_weights(bindings_of(source.spec), source.tensors, wanted, exact)
@@ -59,7 +65,9 @@ class EagerStepper:
         spec, dtype = self.decoder.spec, self.decoder.dtype
         shape = spec.kv_shape(self.blocks, self.block_size)
         # NaN, so that a read of anything that was never written shows.
-        self.kv = [torch.full(shape, float("nan"), dtype=dtype) for _ in range(spec.layers)]
+        empty = torch.full(shape, float("nan"), dtype=dtype)
+        stored = DTYPES[spec.kv_dtype(NAMES[dtype])]
+        self.kv = [empty.to(stored, copy=True) for _ in range(spec.layers)]
         self.free = list(range(self.blocks))
         random.Random(0).shuffle(self.free)
 

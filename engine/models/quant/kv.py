@@ -102,7 +102,7 @@ def check_cache(kv_cache: KvDtype | None, target: Target, *, decoder: bool) -> N
             "a plain forward has no KV cache",
             "leave kv_cache_dtype out",
         )
-    check_target("keys and values", target)
+    check_target("keys and values", target, "leave kv_cache_dtype out")
 
 
 def check_cache_compiled(kv_cache: KvDtype | None, *, recorded: bool) -> None:

@@ -13,12 +13,15 @@ OLDEST = 89
 """The first architecture whose tensor cores multiply fp8."""
 
 
-def check_target(what: str, target: Target) -> None:
+def check_target(
+    what: str, target: Target, instead: str = "use the unquantised checkpoint"
+) -> None:
     """Refuse a GPU that has no fp8.
 
     Args:
         what: is in fp8: `the weights of this model`.
         target: the device.
+        instead: what one can do for this device.
 
     Raises:
         DeviceError: it is too old.
@@ -29,7 +32,7 @@ def check_target(what: str, target: Target) -> None:
     raise DeviceError(
         f"{target.arch} has no fp8",
         f"{what} are float8_e4m3fn, which devices have from sm_{OLDEST} on",
-        "build for sm_89 or later, or use the unquantised checkpoint",
+        f"build for sm_{OLDEST} or later, or {instead}",
     )
 
 

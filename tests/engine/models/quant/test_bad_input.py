@@ -77,7 +77,6 @@ SCHEMES: list[tuple[str, str, Change]] = [
         input_activations=scheme("group", True, group_size=128))),
     ("targets", "targets is no list", lambda d: group(d).update(targets="Linear")),
     ("ignore", "ignore is no list", lambda d: d.update(ignore=[3])),
-    ("kv", "kv_cache_scheme", lambda d: d.update(kv_cache_scheme=scheme("tensor", False))),
 ]  # fmt: skip
 
 
