@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from vcc.cache.errors import UsageError
 from vcc.engine.adapters import check_named
+from vcc.engine.events import Events
 from vcc.engine.models.source import Source, check_weights
 from vcc.engine.monitor import Ledger
 from vcc.engine.prompt import Prompt
@@ -56,12 +57,14 @@ class Growing:
 
     def __init__(self, prompt: Prompt, tokenizer: Tokenizer | None) -> None:
         self.prompt, self.tokens, self.finish = prompt, list[int](), ""
+        self.not_finite = 0
         self._tokenizer = tokenizer
         self._stream = Detokenizer(tokenizer) if tokenizer else None
 
     def take(self, event: TokenEvent) -> str:
         """Add a token; the text that became certain."""
         self.tokens.append(event.token)
+        self.not_finite += not event.finite
         self.finish = event.finish.value if event.finish else ""
         if self._stream is None:
             return f"{event.token} "
@@ -69,11 +72,20 @@ class Growing:
         text = "" if event.finish is Finish.STOP else self._stream.push(event.token)
         return text + (self._stream.finish() if event.finish else "")
 
+    def tell(self, events: Events, name: str) -> None:
+        """Note tokens whose logits had no largest one; `name` is the prompt's."""
+        if self.not_finite:
+            events.note(
+                f"{name}: logits of {self.not_finite} of {len(self.tokens)} tokens have NaN or "
+                "infinity, so the answer means nothing: weights hold such values, or values "
+                "overflow in this dtype"
+            )
+
     def answer(self) -> Answer:
         """The finished answer."""
         spoken = self.tokens[:-1] if self.finish == Finish.STOP.value else self.tokens
         text = None if self._tokenizer is None else self._tokenizer.decode(spoken)
-        return Answer(self.prompt.text, text, tuple(self.tokens), self.finish)
+        return Answer(self.prompt.text, text, tuple(self.tokens), self.finish, self.not_finite)
 
 
 def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text: None) -> RunReport:
@@ -109,6 +121,8 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
     events = generate(ready.booted.runner, requests)
     first_token = hear(session.ledger, events, growing, on_text)
     ready.booted.account(session.counters)
+    for index, one in enumerate(growing):
+        one.tell(session.events, f"prompt {index}")
     return make_report(
         session.ledger,
         session.counters,

@@ -57,6 +57,7 @@ class Conversation:
         turn = (replace(event, request=0) for event in events)
         first = hear(self._session.ledger, turn, [growing], lambda index, part: on_text(part))
         self._first_token = first if self._first_token is None else self._first_token
+        growing.tell(self._session.events, f"turn {len(self._answers)}")
         answer = growing.answer()
         self._messages = [*asked, {"role": "assistant", "content": answer.text or ""}]
         self._answers.append(answer)

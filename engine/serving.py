@@ -21,10 +21,10 @@ from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.chat import encode_chat
 from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides, resolve_generation
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
+from vcc.engine.runtime.generate import advance
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.placed import check_loras, chunks_of, watch
 from vcc.engine.runtime.report import Answer
-from vcc.engine.runtime.sample import sample
 from vcc.engine.runtime.scheduler import Request, Scheduler
 from vcc.engine.runtime.tokenizer import Tokenizer, check_text, open_tokenizer
 
@@ -138,13 +138,9 @@ class Serving:
         step = self._scheduler.schedule()
         logits = as_float32(self._runner.step(self._builder.build(chunks_of(self._runner, step))))
         for one, row in zip(step, logits, strict=False):
-            token = None
-            request, count = one.sequence.request, one.sequence.generated
-            if one.samples:
-                token = sample(row, request.params, request.index, count)
-            finish = self._scheduler.commit(one, token)
-            if token is not None:
-                yield TokenEvent(request.index, token, count, finish)
+            event = advance(self._scheduler, one, row)
+            if event is not None:
+                yield event
 
     def _on_device(self, runner: DeviceSampler) -> tuple[TokenEvent, ...]:
         """The next token; the device decodes in runs, and what came meanwhile joins after one."""

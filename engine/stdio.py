@@ -2,7 +2,8 @@
 
     request = {"prompt": text | [id…], "id"?, "chat"?, "max_new_tokens"?, "temperature"?, "top_k"?,
                "top_p"?, "seed"?, "ignore_eos"?, "lora"?}
-    answer  = {"id", "text": the next bit}…, then {"id", "finish_reason", "token_ids", "text": all}
+    answer  = {"id", "text": the next bit}…, then {"id", "finish_reason", "token_ids", "text": all,
+               "not_finite": tokens that logits with NaN or infinity gave}
     refusal = {"line": number from 1, "id"?, "error": {"id", "exit", "what", "why", "hint"}}
 
 `id` is any text or whole number and comes back; without one it is the number of the line.

@@ -26,12 +26,15 @@ class TokenEvent:
         token: its id.
         step: its number in the answer, from 0.
         finish: why the answer ends here; None when it goes on.
+        finite: False when it was chosen on the host from logits without a largest one (NaN or
+            infinity); a device that chooses does not tell.
     """
 
     request: int
     token: int
     step: int
     finish: Finish | None
+    finite: bool = True
 
 
 @dataclass(frozen=True, slots=True)

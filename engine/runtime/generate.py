@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
 from vcc.engine.runtime.placed import check_loras, chunks_of, watch
-from vcc.engine.runtime.sample import Float32Array, sample
+from vcc.engine.runtime.sample import Float32Array, has_highest, sample
 from vcc.engine.runtime.scheduler import Request, Scheduled, Scheduler
 
 __all__ = ["TokenEvent", "generate"]
@@ -41,15 +41,23 @@ def _steps(runner: StepRunner, scheduler: Scheduler) -> Iterator[TokenEvent]:
         step = scheduler.schedule()
         logits = as_float32(runner.step(builder.build(chunks_of(runner, step))))
         for part, row in zip(step, logits, strict=False):
-            event = _advance(scheduler, part, row)
+            event = advance(scheduler, part, row)
             if event is not None:
                 yield event
 
 
-def _advance(scheduler: Scheduler, part: Scheduled, row: Float32Array) -> TokenEvent | None:
+def advance(scheduler: Scheduler, part: Scheduled, row: Float32Array) -> TokenEvent | None:
+    """Choose a sequence's next token, if this step gives it, and record that the step ran.
+
+    Args:
+        scheduler: of the sequence.
+        part: what the step computed of it.
+        row: its logits, float32 [V].
+    """
     if not part.samples:
         scheduler.commit(part, None)
         return None
     request, number = part.sequence.request, part.sequence.generated
     token = sample(row, request.params, request.index, number)
-    return TokenEvent(request.index, token, number, scheduler.commit(part, token))
+    finite = has_highest(row, token if request.params.greedy else None)
+    return TokenEvent(request.index, token, number, scheduler.commit(part, token), finite)

@@ -23,12 +23,21 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One prompt's result; `text` is None for a model without a tokenizer."""
+    """One prompt's result.
+
+    Attributes:
+        prompt: its text; None for token ids.
+        text: the answer; None for a model without a tokenizer.
+        token_ids: its tokens.
+        finish_reason: why it ended.
+        not_finite: how many tokens were chosen from logits without a largest one: NaN or infinity.
+    """
 
     prompt: str | None
     text: str | None
     token_ids: tuple[int, ...]
     finish_reason: str
+    not_finite: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """The JSON of one answer."""
@@ -37,6 +46,7 @@ class Answer:
             "text": self.text,
             "token_ids": list(self.token_ids),
             "finish_reason": self.finish_reason,
+            "not_finite": self.not_finite,
         }
 
 

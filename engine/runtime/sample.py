@@ -84,9 +84,10 @@ def sample(logits: Float32Array, params: SamplingParams, request: int, step: int
         step: number of the token in its answer, from 0.
 
     Returns:
-        A token id.
+        A token id. Logits whose largest is NaN or infinite have no probabilities (`has_highest`):
+        with top-k it is then the largest, else the last token, or the first when top-p cuts.
     """
-    if params.greedy:
+    if params.greedy or (0 < params.top_k < len(logits) and not has_highest(logits)):
         return int(np.argmax(logits))
     tokens = _top_k(logits, params.top_k)
     probabilities = _softmax(logits if tokens is None else logits[tokens], params.temperature)
@@ -96,6 +97,16 @@ def sample(logits: Float32Array, params: SamplingParams, request: int, step: int
     point = uniform(params.seed, request, step) * cumulative[-1]
     index = min(int(np.searchsorted(cumulative, point, side="right")), len(cumulative) - 1)
     return index if tokens is None else int(tokens[index])
+
+
+def has_highest(logits: Float32Array, token: int | None = None) -> bool:
+    """Whether the largest of these logits is a number: none is NaN or +infinity, nor all -infinity.
+
+    Args:
+        logits: float32 [V].
+        token: the id of the largest, where it is known; nothing else is read then.
+    """
+    return bool(np.isfinite(logits.max() if token is None else logits[token]))
 
 
 def _top_k(logits: Float32Array, k: int) -> Int64Array | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.fake_runner import BrokenRunner
 
 from vcc.cache.errors import CompileError, IntegrityError
 
@@ -61,6 +62,20 @@ def test_sampling_is_decided_by_the_seed(vcc, engine):
         tokens("--top-k", "1")
         == _json(vcc, "--prompt", "a", "--ignore-eos")["prompts"][0]["token_ids"]
     )
+
+
+def test_logits_that_are_not_finite_are_told_beside_the_answer(vcc, engine, tmp_path):
+    engine.runner = BrokenRunner
+    (tmp_path / "ids.json").write_text("[[5, 7], [5, 6]]")
+    words = ("--prompts", str(tmp_path / "ids.json"), "--ignore-eos")
+    found = _json(vcc, *words)
+    assert [one["not_finite"] for one in found["prompts"]] == [5, 0]
+    (note,) = [one for one in found["notes"] if "infinity" in one]
+    assert note.startswith("prompt 0: logits of 5 of 5 tokens have NaN or infinity")
+    told = vcc("run", "demo", "--max-new-tokens", "5", *words)
+    assert told.code == 0
+    assert note in told.err
+    assert note not in told.out
 
 
 def test_several_answers_are_printed_in_the_order_of_their_prompts(vcc, engine, tmp_path):

@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.flow import Forcer, ask, booted, built, draw_prompts, force
 from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
 from support.numbers import assert_quantised
 from torch import Tensor
 
 from vcc.cache.store import Store
+from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.scheduler import Request
 
 PROMPTS = dict(enumerate(draw_prompts((1, 17, 60), 160)))
 SCHEDULE = ({0: 1, 1: 9, 2: 30}, {1: 8, 2: 29}, {2: 1})
@@ -60,3 +63,26 @@ def logits(asked: Any, store: Store) -> Tensor:
     runner = booted(asked, store, lengths=[256] * len(PROMPTS)).runner
     found = force(Forcer(runner), PROMPTS, SCHEDULE)
     return torch.cat([found[one] for one in PROMPTS])
+
+
+def test_nan_in_one_weight_is_told_with_every_token(tmp_path: Path) -> None:
+    """It goes through as in plain torch; e4m3 has no infinity, and NaN is 0x7f."""
+    directory = make_fp8_checkpoint(tmp_path / "model", "llama", "tensor-static")
+    asked = ask(directory, dtype="bf16", config=json.dumps({"backend": "EAGER"}), **LIMITS)
+    store = Store.open(tmp_path / "store")
+    built(asked, store)
+    assert all(told_of(asked, store))
+    file = directory / "model.safetensors"
+    state = load_file(file)
+    state["model.layers.0.mlp.up_proj.weight"].view(torch.uint8)[3, 5] = 0x7F
+    save_file(state, file, {"format": "pt"})
+    assert not any(told_of(asked, store))
+
+
+def told_of(asked: Any, store: Store) -> list[bool]:
+    """Whether each token of an answer came from finite logits."""
+    runner = booted(asked, store, lengths=[64]).runner
+    requests = [Request(0, tuple(PROMPTS[1]), max_new_tokens=3)]
+    found = [event.finite for event in generate(runner, requests)]
+    assert len(found) == 3
+    return found

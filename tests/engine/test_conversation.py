@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.fake_engine import install
+from support.fake_runner import FakeRunner
 
 from vcc.cache.errors import UsageError
 from vcc.cache.store import Store
@@ -19,8 +21,12 @@ from vcc.engine.session import Session
 
 
 @pytest.fixture
-def talk(tmp_path, monkeypatch):
-    install(monkeypatch)
+def engine(monkeypatch):
+    return install(monkeypatch)
+
+
+@pytest.fixture
+def talk(tmp_path, engine):
     request = BuildRequest(
         source=open_source("demo"),
         model=parse_model({"source": "demo"}),
@@ -55,6 +61,19 @@ def test_a_turn_sees_the_turns_before(talk, asked):
     report = talk.report()
     assert [answer.prompt for answer in report.answers] == ["Hello", "And then?"]
     assert report.first_token_seconds is not None
+
+
+class NanRunner(FakeRunner):
+    def step(self, batch):
+        return super().step(batch) * np.float32("nan")
+
+
+def test_a_turn_from_logits_that_are_not_finite_is_told(engine, request):
+    engine.runner = NanRunner
+    talk = request.getfixturevalue("talk")
+    assert talk.say("Hello", lambda part: None).not_finite == 4
+    (note,) = [one for one in talk.report().notes if "infinity" in one]
+    assert note.startswith("turn 0: logits of 4 of 4 tokens")
 
 
 def test_a_turn_that_fails_is_forgotten(talk, asked):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from support.fake_runner import FakeRunner, limits, logits_of
+from support.fake_runner import BrokenRunner, FakeRunner, limits, logits_of
 
 from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.models.source import open_source
@@ -152,3 +152,18 @@ def test_an_adapter_that_cannot_be_read_ends_its_own_prompts_alone(kind: type[Fa
         tokens = list(found[number][-1].answer.token_ids)
         assert tokens == alone(number, [7, 8], SamplingParams())
     assert one._scheduler.free_blocks == 64, "what failed gave its blocks back"
+
+
+def test_an_answer_says_how_many_of_its_tokens_come_from_nan() -> None:
+    one = serving(BrokenRunner)
+    broken, sound = (one.submit(ids, SHORT) for ids in ([1, 7], [1, 2]))
+    found = {}
+    while one.busy:
+        found |= {part.number: part.answer for part in one.step() if part.answer is not None}
+    assert found[broken].not_finite == 5
+    assert found[sound].not_finite == 5 - _sound_tokens(found[sound].token_ids)
+
+
+def _sound_tokens(tokens: tuple[int, ...]) -> int:
+    """Tokens up to the first 7, which spoils what comes behind it."""
+    return tokens.index(7) + 1 if 7 in tokens else len(tokens)

@@ -22,13 +22,17 @@ BLOBS = {"program": b"{}", "piece/0.so": b"code"}
 
 @dataclass
 class FakeEngine:
-    """What was built and booted; `build_error` and `boot_error` are raised when set."""
+    """What was built and booted; `build_error` and `boot_error` are raised when set.
+
+    `runner` is what boots.
+    """
 
     vocab: int = 2048
     builds: list = field(default_factory=list)
     boots: list = field(default_factory=list)
     build_error: BaseException | None = None
     boot_error: BaseException | None = None
+    runner: type[FakeRunner] = FakeRunner
 
     def build(self, request, store, events, counters):
         self.builds.append(request)
@@ -57,7 +61,7 @@ class FakeEngine:
         if self.boot_error:
             raise self.boot_error
         self.boots.append((golden, tuple(lengths)))
-        runner = FakeRunner(
+        runner = self.runner(
             limits(vocab=self.vocab, max_model_len=512, num_blocks=512, max_blocks_per_seq=128)
         )
         return Booted(runner)

@@ -58,3 +58,15 @@ class FakeRunner:
         size = self.limits.block_size
         slots = batch.block_table[index][at // size] * size + at % size
         return logits_of(self.kv[slots].tolist(), self.limits.vocab)
+
+
+class BrokenRunner(FakeRunner):
+    """A history that holds token 7 has NaN among its logits, as a damaged row of weights gives."""
+
+    def _row(self, batch: StepBatch, index: int) -> np.ndarray:
+        row = super()._row(batch, index)
+        at = np.arange(batch.seq_lens[index])
+        size = self.limits.block_size
+        if 7 in self.kv[batch.block_table[index][at // size] * size + at % size]:
+            row[::3] = np.nan
+        return row

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_runner import FakeRunner, limits, logits_of
+from support.fake_runner import BrokenRunner, FakeRunner, limits, logits_of
 
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.generate import generate
@@ -99,3 +99,14 @@ def test_nothing_runs_when_one_prompt_is_refused():
     with pytest.raises(UsageError):
         generate(runner, [Request(0, (1,)), Request(1, ())])
     assert runner.batches == []
+
+
+@pytest.mark.parametrize("params", [SamplingParams(), SamplingParams(1.0), SamplingParams(1.0, 5)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_token_of_logits_with_nan_says_so_and_the_others_of_the_batch_do_not(params):
+    requests = [Request(i, ids, params, 3) for i, ids in enumerate([(1, 7, 2), (1, 2)])]
+    events = list(generate(BrokenRunner(limits()), requests))
+    told = {(one.request, one.finite) for one in events if one.step == 0}
+    assert told == {(0, False), (1, True)}
+    assert not any(one.finite for one in events if one.request == 0)
+    assert all(one.finite for one in generate(FakeRunner(limits()), requests))

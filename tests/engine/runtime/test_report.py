@@ -53,6 +53,7 @@ def test_json_has_the_promised_fields():
         "text": "b",
         "token_ids": [1, 2, 3],
         "finish_reason": "length",
+        "not_finite": 0,
     }
     assert {"import", "resolve", "verify", "weights", "pieces", "golden", "first_token"} <= set(
         found["phases"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.fake_runner import logits_of
 
 from vcc.cache.errors import UsageError
-from vcc.engine.runtime.sample import SamplingParams, philox, sample, uniform
+from vcc.engine.runtime.sample import SamplingParams, has_highest, philox, sample, uniform
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,32 @@ def test_the_token_is_always_one_of_the_kept(history, temperature, top_k, top_p)
     assert token == sample(logits.copy(), params, 1, 2)
     if top_k:
         assert token in np.argsort(-logits, kind="stable")[:top_k]
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("logits", "holds"),
+    [
+        ([1.0, NAN, 3.0], False),
+        ([1.0, INF, 3.0], False),
+        ([-INF, -INF, -INF], False),
+        ([-INF, 2.0, -INF], True),
+        ([0.0, 0.0, 0.0], True),
+    ],
+)
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("top_k", [0, 1, 2, 3])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_logits_without_a_largest_are_known_and_give_a_token(logits, holds, temperature, top_k):
+    row, params = np.array(logits, dtype=np.float32), SamplingParams(temperature, top_k)
+    token = sample(row, params, 0, 0)
+    assert 0 <= token < 3
+    assert has_highest(row) == holds
+    if params.greedy or (top_k == 2 and not holds):
+        assert token == int(np.argmax(row))
+        assert has_highest(row, token) == holds
 
 
 @pytest.mark.parametrize(
