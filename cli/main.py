@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
-from types import FrameType
 from typing import NoReturn
 
 from vcc.cache.errors import Exit, StorageError, UsageError, VccError
 from vcc.cli.again import with_assertions
 from vcc.cli.console import err, out_json, show_error
+from vcc.cli.signals import Terminate, catch_signals, ignore_signals
 
 
 class Interrupted(VccError):
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(words: Sequence[str]) -> int:
     """Run one command; the exit code."""
-    previous = _catch_signals()
+    put_back = catch_signals()
     try:
         code = _run(words)
         if sys.stdout is not None:
@@ -66,11 +66,10 @@ def run(words: Sequence[str]) -> int:
     except BrokenPipeError:  # who reads our output has left (`vcc ... | head`)
         _abandon_output()
         return Exit.NEGATIVE
-    except (KeyboardInterrupt, _Terminate) as again:  # while the first was being told
+    except (KeyboardInterrupt, Terminate) as again:  # while the first was being told
         return int(as_vcc_error(again).exit)
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        put_back()
 
 
 def _run(words: Sequence[str]) -> int:
@@ -85,7 +84,7 @@ def _run(words: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):
         raise
     except BaseException as caught:
-        _ignore_signals()
+        ignore_signals()
         error = as_vcc_error(caught)
         own = words[: words.index("--")] if "--" in words else words
         if isinstance(error, NoCommand) and "--json" not in own:
@@ -118,7 +117,7 @@ def as_vcc_error(caught: BaseException) -> VccError:
         return _usage(caught)
     if isinstance(caught, (KeyboardInterrupt, Abort)):
         return Interrupted("interrupted")
-    if isinstance(caught, _Terminate):
+    if isinstance(caught, Terminate):
         return Terminated("terminated", f"signal {caught.name}")
     logging.getLogger(__name__).debug("unexpected", exc_info=caught)
     return VccError(
@@ -151,37 +150,6 @@ def _abandon_output() -> None:
     """What is still buffered goes nowhere."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _Terminate(BaseException):
-    """Unwinds the stack on a signal, past every `except Exception`."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-def _ignore_signals() -> None:
-    """The command is over and says why: a second Ctrl-C must not cut that short."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _catch_signals() -> dict[signal.Signals, signal._HANDLER]:
-    """Turn SIGTERM and SIGHUP into an exception, unless the parent had them ignored."""
-    previous: dict[signal.Signals, signal._HANDLER] = {
-        signal.SIGINT: signal.getsignal(signal.SIGINT)
-    }
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        handler = signal.getsignal(number)
-        if handler is not signal.SIG_IGN:
-            previous[number] = handler
-            signal.signal(number, _terminate)
-    return previous
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminate(signal.Signals(number).name)
 
 
 if __name__ == "__main__":
