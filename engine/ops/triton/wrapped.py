@@ -25,6 +25,9 @@ Through = Callable[[Any], Any]
 COLUMNS = 1024
 """Columns of a program of silu_and_mul."""
 
+LARGE_SHARED = 160 << 10
+"""Bytes of shared memory that a block of sm_80, sm_90 and sm_100 may have, at least."""
+
 
 def rms_norm(
     x: Tensor,
@@ -121,3 +124,11 @@ OPERATORS = (
     *("rms_norm", "fused_add_rms_norm", "silu_and_mul", "gelu_and_mul", "rotary_embedding"),
 )
 """Operators that are functions of this module."""
+
+
+def large_shared(tensor: Tensor) -> bool:
+    """Whether the tensor's device has LARGE_SHARED; in a build, the device that it is for."""
+    if not tensor.is_cuda:
+        return False  # the interpreter
+    properties: Any = torch.cuda.get_device_properties(tensor.device)
+    return int(properties.shared_memory_per_block_optin) >= LARGE_SHARED

@@ -12,6 +12,7 @@ from torch import Tensor
 from vcc.engine.ops.triton import experts as kernels
 from vcc.engine.ops.triton import router as routers
 from vcc.engine.ops.triton.sizes import power_of_two
+from vcc.engine.ops.triton.wrapped import large_shared
 
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
@@ -44,19 +45,24 @@ class Cut:
         few, many: tiles; a low one reads weights as fast, and computes less that nobody needs.
         rows_each: rows an expert, in the mean, up to which `few` is taken.
         stages: loads on their way, Triton's option.
+        small_stages: the same where a block has little shared memory.
     """
 
     few: Tile
     many: Tile
-    rows_each: int = 8
+    rows_each: int = 16
     stages: int = 3
+    small_stages: int = 2
 
 
 CUTS: Mapping[int, Cut] = {
-    2: Cut(Tile(16, 64, 128), Tile(64, 128, 64), stages=2),
-    4: Cut(Tile(16, 32, 32), Tile(16, 32, 32)),
+    2: Cut(Tile(16, 64, 128), Tile(64, 128, 64)),
+    4: Cut(Tile(16, 32, 32), Tile(16, 32, 32), small_stages=3),
 }
-"""By bytes of an element: 16-bit operands on tensor cores, fp32 on the ordinary ones."""
+"""By bytes of an element: 16-bit operands on tensor cores, fp32 on the ordinary ones.
+
+Those of 16 bits are the best of seven candidates on an H200, for 128 experts of 768 values.
+"""
 
 
 def topk_softmax(
@@ -128,7 +134,8 @@ def moe_experts(
         **few_rows,
     )
     sizes: Any = {"HIDDEN": hidden, "WIDTH": width, "TILE_N": cut.many.n, "TILE_K": cut.many.k}
-    sizes |= {"FEW_N": cut.few.n, "FEW_K": cut.few.k, "num_stages": cut.stages, **few_rows}
+    sizes |= {"FEW_N": cut.few.n, "FEW_K": cut.few.k, **few_rows}
+    sizes["num_stages"] = cut.stages if large_shared(x) else cut.small_stages
 
     def programs(columns: int) -> Any:
         each = (-(-columns // one.n) for one in (cut.few, cut.many))

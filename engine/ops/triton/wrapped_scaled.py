@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vcc.engine.ops.native_scaled import BLOCK
 from vcc.engine.ops.triton.scaled import scaled_linear as kernel
-from vcc.engine.ops.triton.wrapped import rows_of
+from vcc.engine.ops.triton.wrapped import large_shared, rows_of
 
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
@@ -20,12 +20,24 @@ BY_ROW = {
     "FEW": 64, "FEW_COLUMNS": 64, "FEW_STAGES": 6,
     "TILE_ROWS": 128, "TILE_COLUMNS": 128, "STAGES": 3, "BAND": 8, "num_warps": 8,
 }  # fmt: skip
-BY_BLOCK = {**BY_ROW, "TILE_ROWS": 64}
+BY_BLOCK = {**BY_ROW, "TILE_COLUMNS": 64, "STAGES": 4, "num_warps": 4}
 """Tiles where scales are of whole rows and columns, and where each block has its own.
 
-The sums of a block and of all blocks fit into registers. What is best is measured by
-tests/benchmarks/gpu/bench_scaled_mm.py.
+With scales of blocks the sums of a block lie beside those of all, and must fit into registers. The
+best of nine and of six candidates on an H200, at the shapes of a Llama-3-8B.
 """
+
+MANY_COLUMNS = 16384
+"""Columns from which on a program of few rows has twice as many: there are programs enough."""
+
+
+def cut_of(columns: int, moving: int, *, large: bool) -> dict[str, int]:
+    """The tiles of a product; `large`: whether a block may have LARGE_SHARED."""
+    if moving == 2:
+        return BY_BLOCK
+    wide = {"FEW_COLUMNS": 128, "FEW_STAGES": 4} if columns >= MANY_COLUMNS else {}
+    return {**BY_ROW, **wide, **({"STAGES": 4} if large else {})}
+
 
 MOST_RANGES = 3
 """Of columns with a scale each: queries, keys and values."""
@@ -50,7 +62,7 @@ def scaled_linear(
     moving = 2 if w_scale.dim() == 2 else 0 if x_scale.numel() == 1 and x_scale.dim() < 2 else 1
     parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
     starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
-    cut = BY_BLOCK if moving == 2 else BY_ROW
+    cut = cut_of(columns, moving, large=large_shared(x))
     few, many = -(-columns // cut["FEW_COLUMNS"]), -(-columns // cut["TILE_COLUMNS"])
     tiles: Any = (rows + cut["TILE_ROWS"] - 1) // cut["TILE_ROWS"]
     programs: Any = torch.sym_max(few, many * tiles)
