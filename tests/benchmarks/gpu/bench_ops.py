@@ -1,6 +1,6 @@
 """Each fused operator beside a copy of as many bytes, and a decode with the ops beside one without.
 
-    python bench_ops.py [--tokens 2048 8192] [--only ops decode] [--size 8b] [--dry]
+    python bench_ops.py [--tokens 2048 8192] [--only ops decode] [--configs without csrc] [--dry]
 
 Operators: csrc's kernels through `torch.ops.vcc`, and Triton's as pieces have them, at the widths
 of the 8B shape in bf16. The peer is torch's copy of as many bytes, read and written, timed in the
@@ -56,6 +56,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=["ops", "decode"])
     parser.add_argument("--size", default="8b")
     parser.add_argument("--decode", type=int, nargs="*", default=[1, 8, 64])
+    parser.add_argument("--configs", nargs="*", default=list(CONFIGS), help="of decode")
     parser.add_argument("--past", type=int, default=512)
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--dry", action="store_true")
@@ -69,7 +70,7 @@ def main() -> int:
         details["ops"] = operators(options)
         rows += op_rows(details["ops"])
     if "decode" in options.only:
-        details["decode"] = {name: decode(name, options) for name in CONFIGS}
+        details["decode"] = {name: decode(name, options) for name in options.configs}
         rows += decode_rows(details["decode"])
     what = (
         f"operators in bf16 at {HIDDEN} and {INNER} values, and decode of a Llama of {options.size}"
@@ -115,7 +116,7 @@ def decode_rows(found: Mapping[str, Any]) -> Iterator[Row]:
         steps = {name: one["decode"][batch]["with_token_us"] for name, one in found.items()}
         for name, step in steps.items():
             yield Row(f"decode {batch}: {name}, token visible", round(step, 1), "us")
-        for name in ("csrc", "triton"):
+        for name in sorted(steps.keys() - {"without"}):
             ratio = round(steps[name] / steps["without"], 4)
             limit = 1.0 if name == "csrc" else None
             yield Row(f"decode {batch}: {name} / without", ratio, "", limit)
