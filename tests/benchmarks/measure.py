@@ -121,6 +121,52 @@ def in_pairs(
     return Pair(round(mine, 1), round(theirs, 1), round(ratio, 3))
 
 
+@dataclass(frozen=True)
+class Squared:
+    """Two programs, each opened twice and called in turn.
+
+    Attributes:
+        us, peer_us: median microseconds of processor time of a call.
+        ratio: median over rounds of ours to the peer's.
+        same: the same of one opening to the other of the same program, the larger of both; what a
+            ratio cannot tell from 1.
+    """
+
+    us: float
+    peer_us: float
+    ratio: float
+    same: float
+
+
+Openings = tuple[Callable[[], object], Callable[[], object]]
+
+
+def in_squares(ours: Openings, peer: Openings, rounds: int, seconds: float) -> Squared:
+    """Measure processor time in rounds of ours, peer, peer, ours; each for about `seconds`.
+
+    Processor time does not count what others on the machine do meanwhile; that of threads that
+    wait for each other does, so call it with one thread.
+    """
+    calls = (ours[0], peer[0], peer[1], ours[1])
+    count = max(1, int(seconds / max(processor_time(call, 1) for call in calls)))
+    found = [[processor_time(call, count) for call in calls] for _ in range(rounds)]
+    mine, theirs = ([(row[i] + row[j]) / 2 for row in found] for i, j in ((0, 3), (1, 2)))
+    ratio = statistics.median(one / other for one, other in zip(mine, theirs, strict=True))
+    pairs = ((0, 3), (1, 2))
+    same = (statistics.median(row[i] / row[j] for row in found) for i, j in pairs)
+    far = max(max(one, 1 / one) for one in same)
+    us, peer_us = (round(1e6 * statistics.median(times), 1) for times in (mine, theirs))
+    return Squared(us, peer_us, round(ratio, 3), round(far, 3))
+
+
+def processor_time(call: Callable[[], object], count: int) -> float:
+    """Seconds of processor time of one of `count` calls."""
+    start = time.process_time()
+    for _ in range(count):
+        call()
+    return (time.process_time() - start) / count
+
+
 def timed(call: Callable[[], object], count: int) -> float:
     """Seconds of one of `count` calls."""
     start = time.perf_counter()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
 
 import pytest
-from benchmarks.measure import median, run, verdicts
+from benchmarks.measure import in_squares, median, run, verdicts
 
 CHILD = "b = bytearray(150_000_000)\nimport time\ntime.sleep(0.6)"
 
@@ -45,3 +46,34 @@ def test_a_ratio_above_its_limit_is_told(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_median_of_five() -> None:
     assert median([5.0, 1.0, 100.0, 2.0, 3.00001]) == 3.0
+
+
+def burn(seconds: float) -> None:
+    """Take that much processor time."""
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_squares_tell_processor_time_and_not_waiting() -> None:
+    def slow() -> None:
+        burn(0.002)
+
+    def patient() -> None:
+        time.sleep(0.005)
+        burn(0.001)
+
+    found = in_squares((slow, slow), (patient, patient), 5, 0.002)
+    assert 1.7 < found.ratio < 2.3
+    assert found.peer_us < 1500
+    assert found.same < 1.3
+
+
+def test_two_openings_that_differ_are_told() -> None:
+    def once() -> None:
+        burn(0.001)
+
+    def twice() -> None:
+        burn(0.002)
+
+    assert in_squares((once, twice), (once, once), 5, 0.002).same > 1.6
