@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -14,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vcc.cache.errors import CompileError, ConfigError, DeviceError, VccError, quoted
+from vcc.cache.errors import (
+    CompileError,
+    ConfigError,
+    DeviceError,
+    StorageError,
+    VccError,
+    quoted,
+)
 from vcc.engine.compile.golden import Skipped, make_golden
 from vcc.engine.compile.interface import CompilerInterface
 from vcc.engine.compile.piece_code import PieceCode
@@ -26,6 +35,9 @@ from vcc.engine.types import CompiledPiece, Piece
 
 ERRORS: Mapping[str, type[VccError]] = {one.id: one for one in (ConfigError, DeviceError)}
 """Errors of a worker that keep their kind, and with it their exit code."""
+
+LEAST_ROOM = 1 << 20
+"""Bytes free on a disk, below which a worker that failed did so for want of room."""
 
 CODE, TABLE, GOLDEN, REPORT = "piece", "piece.json", "golden", "report.json"
 
@@ -85,16 +97,20 @@ def collect(job: Job, status: int) -> CompiledPiece:
     Raises:
         CompileError: the worker failed or ended without a report.
         ConfigError, DeviceError: it refused an option, or lacks a tool.
+        StorageError: the disk that it works on is full.
     """
     path = job.folder / REPORT
     if not path.exists():
+        said = _tail(job.folder / "log")
+        _check_room(job, said)
         raise CompileError(
             f"the worker for piece {job.piece.id[:12]} ended without a report",
-            f"{_ending(status)}\n{_tail(job.folder / 'log')}".strip(),
+            f"{_ending(status)}\n{said}".strip(),
             "try fewer workers: --jobs 1",
         )
     report = json.loads(path.read_text())
     if error := report.get("error"):
+        _check_room(job, error["why"])
         kind = ERRORS.get(error["id"], CompileError)
         raise kind(error["what"], error["why"], error["hint"])
     return CompiledPiece(
@@ -140,6 +156,18 @@ def _unexpected(job: Job, error: BaseException) -> CompileError:
         f"piece {job.piece.id[:12]} does not compile",
         quoted(error),
         "the log above ends with the compiler's own words; --keep DIR keeps the piece's source",
+    )
+
+
+def _check_room(job: Job, said: str) -> None:
+    """What failed for want of room is no fault of the piece."""
+    full = os.strerror(errno.ENOSPC)
+    if full not in said and shutil.disk_usage(job.folder).free >= LEAST_ROOM:
+        return
+    raise StorageError(
+        f"there is no room to compile in {job.folder.parent}",
+        full,
+        "set TMPDIR to a folder with more room, such as 1 GB",
     )
 
 
