@@ -20,6 +20,16 @@ __device__ inline bool rows_aligned(const T* pointer, int64_t stride) {
   return is_aligned(pointer) && stride % kValues<T> == 0;
 }
 
+// Bits below a chunk's size, which are set where something is not made of whole chunks: those of
+// many things are asked at once.
+__device__ inline uint32_t place_bits(const void* pointer) {
+  return static_cast<uint32_t>(reinterpret_cast<uint64_t>(pointer));
+}
+template <class T>
+__device__ inline uint32_t row_bits(int64_t values) {
+  return static_cast<uint32_t>(values) * sizeof(T);
+}
+
 // Through the read-only path; what is used once leaves the first cache to the others.
 __device__ inline Chunk read_chunk(const void* from) {
 #ifdef VCC_KERNEL_HOST
@@ -111,10 +121,7 @@ template <bool kAligned, int kCount>
 __device__ inline void store_fp8(fp8* to, const float (&values)[kCount], int left) {
   uint32_t word[kCount / 4];
 #pragma unroll
-  for (int i = 0; i < kCount / 4; ++i) {
-    word[i] = packed(fp8{}, values[4 * i], values[4 * i + 1]) |
-              packed(fp8{}, values[4 * i + 2], values[4 * i + 3]) << 16;
-  }
+  for (int i = 0; i < kCount / 4; ++i) word[i] = packed_four(values + 4 * i);
   if constexpr (kAligned) {
     if (left <= 0) return;
     if constexpr (kCount == 8) {

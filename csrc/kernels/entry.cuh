@@ -9,18 +9,18 @@
 // many blocks a multiprocessor must hold, which bounds the registers. Rows of up to 8192 values
 // leave room for enough blocks to keep memory busy; wide ones, of up to 16384, have their own.
 #define VCC_EACH_ROW(DEFINE)              \
-  DEFINE(bf16, vcc::bf16, 2, 512, 3)      \
-  DEFINE(fp16, vcc::fp16, 2, 512, 3)      \
+  DEFINE(bf16, vcc::bf16, 4, 256, 4)      \
+  DEFINE(fp16, vcc::fp16, 4, 256, 4)      \
   DEFINE(fp32, float, 4, 512, 2)          \
-  DEFINE(wide_bf16, vcc::bf16, 4, 512, 1) \
-  DEFINE(wide_fp16, vcc::fp16, 4, 512, 1) \
+  DEFINE(wide_bf16, vcc::bf16, 4, 512, 2) \
+  DEFINE(wide_fp16, vcc::fp16, 4, 512, 2) \
   DEFINE(wide_fp32, float, 4, 1024, 1)
 
 // Fewer blocks, and so more registers, for what keeps more beside the row.
 #define VCC_FEWER(blocks) (blocks > 1 ? blocks - 1 : 1)
 
 // The same where an architecture's compiler needs more registers for the same code than others do.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ >= 1200 || __CUDA_ARCH__ < 900)
 #define VCC_TIGHT(blocks) VCC_FEWER(blocks)
 #else
 #define VCC_TIGHT(blocks) blocks

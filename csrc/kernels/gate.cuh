@@ -1,22 +1,10 @@
 // act(x[:width]) * x[width:] of rows of 2 * width values, products in fp32, rounded once.
 #pragma once
 
+#include "act.cuh"
 #include "quant.cuh"
 
 namespace vcc {
-
-struct Silu {
-  __device__ float operator()(float x) const { return x / (1.0f + expf(-x)); }
-};
-
-struct Gelu {
-  bool tanh;  // the form by the hyperbolic tangent, else by the error function
-  __device__ float operator()(float x) const {
-    if (!tanh) return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
-    const float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
-    return x / (1.0f + expf(-2.0f * inner));  // 1 + tanh(y) is 2 / (1 + exp(-2 y))
-  }
-};
 
 template <class T>
 struct Gated {
@@ -34,9 +22,9 @@ struct Gated {
 
 template <Quant kQuant, class T>
 __device__ inline bool is_aligned(const Gated<T>& g) {
-  const bool fits = g.width % kValues<T> == 0 && rows_aligned(g.x, g.x_stride);
-  if (kQuant == Quant::kNone) return fits && is_aligned(g.out);
-  return fits && is_aligned(g.quantised, kValues<T>);
+  uint32_t odd = place_bits(g.x) | row_bits<T>(g.width | g.x_stride);
+  odd |= kQuant == Quant::kNone ? place_bits(g.out) : place_bits(g.quantised) * sizeof(T);
+  return odd % sizeof(Chunk) == 0;
 }
 
 template <class T, class Act>
@@ -45,78 +33,93 @@ __device__ inline Chunk gated(const Chunk& gate, const Chunk& up, const Act& act
   unpack(T{}, gate, values);
   unpack(T{}, up, factors);
 #pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) values[i] = act(values[i]) * factors[i];
+  for (int i = 0; i < kValues<T>; ++i)
+    values[i] = act.template at<sizeof(T) == 4>(values[i]) * factors[i];
   Chunk result;
   pack(T{}, values, result);
   return result;
 }
 
-constexpr int kTogether = 2;  // chunks of gate and of up that a thread has under way
+constexpr int kTogether = 4;  // chunks of gate and of up that a thread has under way
+
+// What becomes of a result, which lies `ahead` values behind `home`; where kBlock, whole blocks.
+template <Quant kQuant, bool kAligned, class T>
+__device__ inline void put(const Gated<T>& g, const Chunk& chunk, const Divider& divide,
+                           int64_t home, int ahead, int left) {
+  if constexpr (kQuant == Quant::kNone) {
+    store<kAligned>(g.out + home + ahead, chunk, left);
+  } else if constexpr (kQuant == Quant::kBlock) {
+    float* scale = g.scales + static_cast<uint64_t>(home) / kBlockValues + ahead / kBlockValues;
+    store_block<kAligned, T>(g.quantised + home + ahead, scale, chunk, left, g.least);
+  } else {
+    store_quantised<kAligned, T>(g.quantised + home + ahead, chunk, divide, left);
+  }
+}
 
 // A part of a row for each block: nothing is shared by a whole row.
 template <Quant kQuant, bool kAligned, class T, class Act>
 __device__ inline void gate_part(const Gated<T>& g, const Act& act) {
-  const int64_t row = blockIdx.x / g.row_blocks;
-  const int first = blockIdx.x % g.row_blocks * kTogether * blockDim.x + threadIdx.x;
-  const T* x = g.x + row * g.x_stride;
-  Chunk gate[kTogether], up[kTogether];
-  int at[kTogether], left[kTogether];
+  // Value by value, and one chunk after the other, where chunks are not whole.
+  constexpr int kTurn = kAligned ? kTogether : 1, kApart = kWarp * kValues<T>;
+  const int row = blockIdx.x / static_cast<unsigned>(g.row_blocks);
+  const int part = (blockIdx.x - row * g.row_blocks) * blockDim.x * kTogether;
+  const int first = (part + first_chunk<kTogether>(threadIdx.x)) * kValues<T>;
+  const float scale = kQuant == Quant::kStatic ? read_value(g.scale) : 1.0f;
+  const T* x = g.x + row * g.x_stride + first;
+  const int64_t home = int64_t{row} * g.width + first;
+#pragma unroll 1
+  for (int turn = 0; turn < kTogether; turn += kTurn) {
+    Chunk gate[kTurn], up[kTurn];
 #pragma unroll
-  for (int i = 0; i < kTogether; ++i) {
-    at[i] = (first + i * static_cast<int>(blockDim.x)) * kValues<T>;
-    left[i] = g.width - at[i];
-    gate[i] = load<kAligned, true>(x + at[i], left[i]);
-    up[i] = load<kAligned, true>(x + g.width + at[i], left[i]);
-  }
+    for (int i = 0; i < kTurn; ++i) {
+      const int at = (turn + i) * kApart, left = g.width - first - at;
+      gate[i] = load<kAligned, true>(x + at, left);
+      up[i] = load<kAligned, true>(x + g.width + at, left);
+    }
+    const Divider divide(scale);
 #pragma unroll
-  for (int i = 0; i < kTogether; ++i) {
-    const Chunk result = gated<T>(gate[i], up[i], act);
-    const int64_t home = row * g.width;
-    if constexpr (kQuant == Quant::kNone) {
-      store<kAligned>(g.out + home + at[i], result, left[i]);
-    } else if constexpr (kQuant == Quant::kStatic) {
-      const Divider divide(read_value(g.scale));
-      store_quantised<kAligned, T>(g.quantised + home + at[i], result, divide, left[i]);
-    } else {
-      float* scales = g.scales + row * (g.width / kBlockValues);
-      store_block<kAligned, T>(g.quantised + home, scales, result, at[i], left[i], g.least);
+    for (int i = 0; i < kTurn; ++i) {
+      const int at = (turn + i) * kApart;
+      const Chunk result = gated<T>(gate[i], up[i], act);
+      put<kQuant, kAligned>(g, result, divide, home, at, g.width - first - at);
     }
   }
 }
 
 template <class T>
-__device__ inline float row_scale(const Gated<T>& g, const Place& place, float most) {
-  const float scale = scale_of(over_row<Most>(most, g.row_threads), g.least);
-  if (place.there && place.thread == 0) write_value(g.scales + place.row, scale);
-  return scale;
+__device__ inline Divider row_divider(const Gated<T>& g, const Place& place, float most) {
+  const Scaling by = scaling_of(over_row<Most>(most, g.row_threads), g.least);
+  if (place.there && place.thread == 0) write_value(g.scales + place.row, by.scale);
+  return by.divide;
 }
 
 // A scale a row: its results stay in registers until the largest is known.
 template <int kCount, class T, class Act>
 __device__ inline void gate_kept(const Gated<T>& g, const Act& act) {
+  constexpr int kApart = kWarp * kValues<T>;
   const Place place = place_of(g.rows, g.row_threads);
-  const T* x = g.x + place.row * g.x_stride;
+  const int first = first_chunk<kCount>(place.thread) * kValues<T>;
+  const int left = (place.there ? g.width : 0) - first;
+  const T* x = g.x + place.row * g.x_stride + first;
   Chunk part[kCount], up[kCount];
-  const int width = place.there ? g.width : 0;
-  int at[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    at[i] = (place.thread + i * g.row_threads) * kValues<T>;
-    part[i] = load<true, true>(x + at[i], width - at[i]);
-    up[i] = load<true, true>(x + g.width + at[i], width - at[i]);
+    const int at = i * kApart;
+    part[i] = load<true, true>(x + at, left - at);
+    up[i] = load<true, true>(x + g.width + at, left - at);
   }
-  float most = 0.0f;
+  Largest<T> largest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     part[i] = gated<T>(part[i], up[i], act);
     keep_packed(part[i]);
-    most = larger(most, at[i] < width ? most_of<T>(part[i]) : 0.0f);
+    if (left > i * kApart) largest.add(part[i]);
   }
-  const Divider divide(row_scale(g, place, most));
+  const Divider divide = row_divider(g, place, largest.value());
+  fp8* to = g.quantised + place.row * g.width + first;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    fp8* to = g.quantised + place.row * g.width + at[i];
-    store_quantised<true, T>(to, part[i], divide, width - at[i]);
+    store_quantised<true, T>(to + i * kApart, part[i], divide, left - i * kApart);
   }
 }
 
@@ -134,7 +137,7 @@ __device__ inline void gate_again(const Gated<T>& g, const Act& act) {
   float most = 0.0f;
 #pragma unroll 1
   for (int at = first; at < width; at += step) most = larger(most, most_of<T>(result(at)));
-  const Divider divide(row_scale(g, place, most));
+  const Divider divide = row_divider(g, place, most);
 #pragma unroll 1
   for (int at = first; at < width; at += step) {
     fp8* to = g.quantised + place.row * g.width + at;
@@ -150,6 +153,11 @@ __device__ inline void gate(const Gated<T>& g, const Act& act) {
   } else {
     fits ? gate_part<kQuant, true>(g, act) : gate_part<kQuant, false>(g, act);
   }
+}
+
+template <Quant kQuant, int kCount = 1, class T>
+__device__ inline void gelu(const Gated<T>& g, bool tanh) {
+  tanh ? gate<kQuant, kCount>(g, GeluTanh{}) : gate<kQuant, kCount>(g, GeluErf{});
 }
 
 }  // namespace vcc

@@ -3,11 +3,11 @@
 #include "gate.cuh"
 
 #define KERNEL(name, T)                                                                            \
-  VCC_KERNEL(256, 1, vcc_gelu_and_mul_quant_##name, const T* x, const float* scale, vcc::fp8* out, \
+  VCC_KERNEL(256, 4, vcc_gelu_and_mul_quant_##name, const T* x, const float* scale, vcc::fp8* out, \
              int rows, int width, int row_blocks, int64_t x_stride, int tanh) {                    \
     vcc::Gated<T> g{};                                                                             \
     g.x = x, g.scale = scale, g.quantised = out;                                                   \
     g.rows = rows, g.width = width, g.row_blocks = row_blocks, g.x_stride = x_stride;              \
-    vcc::gate<vcc::Quant::kStatic>(g, vcc::Gelu{tanh != 0});                                       \
+    vcc::gelu<vcc::Quant::kStatic>(g, tanh != 0);                                                  \
   }
 VCC_EACH_TYPE(KERNEL)

@@ -9,10 +9,10 @@
     vcc::Gated<T> g{};                                                                           \
     g.x = x, g.quantised = out, g.scales = scales;                                               \
     g.rows = rows, g.width = width, g.share = share, g.x_stride = x_stride, g.least = least;     \
-    vcc::gate<kind, kept>(g, vcc::Gelu{tanh != 0});                                              \
+    vcc::gelu<kind, kept>(g, tanh != 0);                                                         \
   }
 #define ROW(name, T, kept, threads, blocks) \
-  FORM(threads, 1, row, vcc::Quant::kRow, kept, row_threads, name, T)
-#define PART(name, T) FORM(256, 1, block, vcc::Quant::kBlock, 1, row_blocks, name, T)
+  FORM(threads, blocks, row, vcc::Quant::kRow, kept, row_threads, name, T)
+#define PART(name, T) FORM(256, 4, block, vcc::Quant::kBlock, 1, row_blocks, name, T)
 VCC_EACH_ROW(ROW)
 VCC_EACH_TYPE(PART)

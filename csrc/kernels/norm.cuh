@@ -23,10 +23,10 @@ struct Norm {
 
 template <Quant kQuant, bool kAdd, class T>
 __device__ inline bool is_aligned(const Norm<T>& n) {
-  bool fits = n.width % kValues<T> == 0 && rows_aligned(n.x, n.x_stride) && is_aligned(n.weight);
-  if (kAdd) fits = fits && rows_aligned(n.residual, n.residual_stride) && is_aligned(n.total);
-  if (kQuant == Quant::kNone) return fits && is_aligned(n.out);
-  return fits && is_aligned(n.quantised, kValues<T>);
+  uint32_t odd = place_bits(n.x) | place_bits(n.weight) | row_bits<T>(n.width | n.x_stride);
+  if (kAdd) odd |= place_bits(n.residual) | place_bits(n.total) | row_bits<T>(n.residual_stride);
+  odd |= kQuant == Quant::kNone ? place_bits(n.out) : place_bits(n.quantised) * sizeof(T);
+  return odd % sizeof(Chunk) == 0;
 }
 
 // x + residual, rounded as the sum that is handed on.
@@ -56,95 +56,108 @@ __device__ inline Chunk scaled(const Chunk& x, const Chunk& weight, float factor
   float values[kValues<T>], gain[kValues<T>];
   unpack(T{}, x, values);
   unpack(T{}, weight, gain);
+  if (offset != 0.0f) {  // the same for all threads
 #pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) values[i] = values[i] * factor * (gain[i] + offset);
+    for (float& value : gain) value += offset;
+  }
+#pragma unroll
+  for (int i = 0; i < kValues<T>; ++i) values[i] = values[i] * factor * gain[i];
   Chunk result;
   pack(T{}, values, result);
   return result;
 }
 
-// What becomes of a normed chunk.
+// What becomes of a normed chunk, which lies `ahead` values behind `home`; where kBlock, whole
+// blocks.
 template <Quant kQuant, bool kAligned, class T>
-__device__ inline void put(const Norm<T>& n, const Chunk& chunk, const Divider& divide, int64_t row,
-                           int at, int left) {
-  const int64_t home = row * n.width;
+__device__ inline void put(const Norm<T>& n, const Chunk& chunk, const Divider& divide,
+                           int64_t home, int ahead, int left) {
   if constexpr (kQuant == Quant::kNone) {
-    store<kAligned>(n.out + home + at, chunk, left);
+    store<kAligned>(n.out + home + ahead, chunk, left);
   } else if constexpr (kQuant == Quant::kBlock) {
-    float* scales = n.scales + row * (n.width / kBlockValues);
-    store_block<kAligned, T>(n.quantised + home, scales, chunk, at, left, n.least);
+    float* scale = n.scales + static_cast<uint64_t>(home) / kBlockValues + ahead / kBlockValues;
+    store_block<kAligned, T>(n.quantised + home + ahead, scale, chunk, left, n.least);
   } else {
-    store_quantised<kAligned, T>(n.quantised + home + at, chunk, divide, left);
+    store_quantised<kAligned, T>(n.quantised + home + ahead, chunk, divide, left);
   }
 }
 
 template <class T>
 __device__ inline float factor_of(const Norm<T>& n, float sum) {
-  const float mean = over_row<Sum>(sum, n.row_threads) / static_cast<float>(n.width);
+  const float each = near_reciprocal(static_cast<float>(n.width));
+  const float mean = over_row<Sum>(sum, n.row_threads) * each;
   return rsqrtf(mean + n.eps);
 }
 
-// The scale of a row, which one thread writes; `most` is over this thread's chunks.
+// Division by the scale of a row: where kRow one thread writes it, and `most` is over this thread's
+// chunks.
 template <Quant kQuant, class T>
-__device__ inline float row_scale(const Norm<T>& n, const Place& place, float most) {
-  if constexpr (kQuant == Quant::kStatic) return read_value(n.scale);
-  if constexpr (kQuant != Quant::kRow) return 1.0f;
-  const float scale = scale_of(over_row<Most>(most, n.row_threads), n.least);
-  if (place.there && place.thread == 0) write_value(n.scales + place.row, scale);
-  return scale;
+__device__ inline Divider row_divider(const Norm<T>& n, const Place& place, float given,
+                                      float most) {
+  if constexpr (kQuant != Quant::kRow) return Divider(given);
+  const Scaling by = scaling_of(over_row<Most>(most, n.row_threads), n.least);
+  if (place.there && place.thread == 0) write_value(n.scales + place.row, by.scale);
+  return by.divide;
 }
 
 template <Quant kQuant, bool kAdd, int kCount, class T>
 __device__ inline void norm_kept(const Norm<T>& n) {
   // Read beside the row, so that nothing waits for them later, where registers allow.
-  constexpr bool kWeightEarly = kCount <= 2 || (sizeof(T) == 4 && !kAdd);
-  constexpr bool kResidualEarly = kAdd && kCount <= 2;
+  constexpr bool kWeightEarly = sizeof(T) == 2 || !kAdd, kResidualEarly = sizeof(T) == 2;
+  constexpr int kApart = kWarp * kValues<T>;
   const Place place = place_of(n.rows, n.row_threads);
-  const T* x = n.x + place.row * n.x_stride;
-  const T* residual = kAdd ? n.residual + place.row * n.residual_stride : nullptr;
+  const int first = first_chunk<kCount>(place.thread) * kValues<T>;
+  const int left = (place.there ? n.width : 0) - first;
+  const T* x = n.x + place.row * n.x_stride + first;
+  const T* residual = kAdd ? n.residual + place.row * n.residual_stride + first : nullptr;
+  const T* weight = n.weight + first;
+  const int64_t home = place.row * n.width + first;
+  const float given = kQuant == Quant::kStatic ? read_value(n.scale) : 1.0f;
   Chunk part[kCount], gain[kCount], other[kCount];
-  const int width = place.there ? n.width : 0;
-  int at[kCount];
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    at[i] = (place.thread + i * n.row_threads) * kValues<T>;
-    part[i] = load<true, true>(x + at[i], width - at[i]);
-    if (kResidualEarly) other[i] = load<true, true>(residual + at[i], width - at[i]);
+    const int at = i * kApart;
+    part[i] = load<true, true>(x + at, left - at);
+    if (kAdd && kResidualEarly) other[i] = load<true, true>(residual + at, left - at);
   }
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    if (kWeightEarly) gain[i] = load<true, false>(n.weight + at[i], width - at[i]);
+    if (kWeightEarly) gain[i] = load<true, false>(weight + i * kApart, left - i * kApart);
   }
   float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
+    const int at = i * kApart;
     if constexpr (kAdd) {
-      if (!kResidualEarly) other[i] = load<true, true>(residual + at[i], width - at[i]);
+      if (!kResidualEarly) other[i] = load<true, true>(residual + at, left - at);
       part[i] = added<T>(part[i], other[i]);
-      store<true>(n.total + place.row * n.width + at[i], part[i], width - at[i]);
+      store<true>(n.total + home + at, part[i], left - at);
     }
     sum += squares<T>(part[i]);
     keep_packed(part[i]);
   }
   const float factor = factor_of(n, sum);
-  float most = 0.0f;
+  Largest<T> largest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    if (!kWeightEarly) gain[i] = load<true, false>(n.weight + at[i], width - at[i]);
+    const int at = i * kApart;
+    if (!kWeightEarly) gain[i] = load<true, false>(weight + at, left - at);
     part[i] = scaled<T>(part[i], gain[i], factor, n.offset);
     if constexpr (kQuant == Quant::kBlock) {  // at once, which takes fewer registers
-      put<kQuant, true>(n, part[i], Divider(1.0f), place.row, at[i], width - at[i]);
+      put<kQuant, true>(n, part[i], Divider(1.0f), home, at, left - at);
     }
     if constexpr (kQuant == Quant::kRow) {
       keep_packed(part[i]);
-      most = larger(most, at[i] < width ? most_of<T>(part[i]) : 0.0f);
+      if (left > at) largest.add(part[i]);
     }
   }
   if constexpr (kQuant == Quant::kBlock) return;
-  const Divider divide(row_scale<kQuant>(n, place, most));
+  const Divider divide = row_divider<kQuant>(n, place, given, largest.value());
 #pragma unroll
-  for (int i = 0; i < kCount; ++i)
-    put<kQuant, true>(n, part[i], divide, place.row, at[i], width - at[i]);
+  for (int i = 0; i < kCount; ++i) {
+    const int at = i * kApart;
+    put<kQuant, true>(n, part[i], divide, home, at, left - at);
+  }
 }
 
 // The same of rows that are not whole chunks: value by value, and read again instead of kept.
@@ -181,10 +194,11 @@ __device__ inline void norm_again(const Norm<T>& n) {
       most = larger(most, most_of<T>(normed(at)));
     }
   }
-  const Divider divide(row_scale<kQuant>(n, place, most));
+  const float given = kQuant == Quant::kStatic ? read_value(n.scale) : 1.0f;
+  const Divider divide = row_divider<kQuant>(n, place, given, most);
 #pragma unroll 1
   for (int at = first; at < end; at += step) {
-    put<kQuant, false>(n, normed(at), divide, place.row, at, width - at);
+    put<kQuant, false>(n, normed(at), divide, place.row * n.width + at, 0, width - at);
   }
 }
 

@@ -1,6 +1,7 @@
 // Quantisation to float8_e4m3fn: x / scale in fp32, clamped to +-448, rounded to nearest even.
 #pragma once
 
+#include "fast.cuh"
 #include "rows.cuh"
 
 namespace vcc {
@@ -10,20 +11,68 @@ enum class Quant { kNone, kStatic, kRow, kBlock };
 constexpr float kLargest = 448.0f;
 constexpr int kBlockValues = 128;  // that share a scale
 
-// Divides by one scale. The quotient is rounded as a division's: a product by the reciprocal is
-// corrected by its remainder, which costs three instructions and not ten.
+// Divides by one scale, without the ten instructions and the branch of a division.
+//
+// Of 16-bit numbers a quotient is x * (high + low), where high is below the reciprocal and low, of
+// the same sign, is the rest and 2^-42 more: so infinities stay infinite. What is rounded lies at
+// most 2^-41 above x / scale, and becomes the same fp8: x has 11 bits and a number half-way
+// between two of fp8 has 5, which keeps quotients that far from where the fp32 number beside a
+// half-way one begins, save that of 1 and 1 - 2^-24, which lies above it.
+//
+// Of fp32 numbers a product by the rounded reciprocal is corrected by its remainder.
 struct Divider {
-  float scale, reciprocal;
-  bool plain;  // the reciprocal or a remainder would leave the range of fp32
+  float scale, high, low;
+  bool lifted;  // scale and values were multiplied, to stay in the range of fp32
 
-  __device__ explicit Divider(float by) : scale(by), reciprocal(1.0f / by) {
+  __device__ explicit Divider(float by) {
     const float size = fabsf(by);
-    plain = !(size > 0x1p-100f && size < 0x1p100f);
+    lifted = !(size > 0x1p-100f && size < 0x1p100f);
+    set(lifted ? by * (size < 1.0f ? kUp : kDown) : by);
+    if (lifted && !(size > 0.0f && size < INFINITY)) low = high;  // infinite, zero or NaN
   }
 
-  __device__ float operator()(float x) const {
-    if (plain) return x / scale;
-    const float first = x * reciprocal;
+  // The same of what is known to need no lift.
+  __device__ static Divider by_common(float by) {
+    Divider made;
+    made.lifted = false;
+    made.set(by);
+    return made;
+  }
+
+  template <class T, int kCount>
+  __device__ void all(float (&values)[kCount]) const {
+    if (lifted) lift(values);
+#pragma unroll
+    for (float& value : values) {
+      if constexpr (sizeof(T) == 4) {
+        value = exactly(value);
+      } else {
+        value = fmaf(value, high, value * low);
+      }
+    }
+  }
+
+ private:
+  static constexpr float kUp = 0x1p64f, kDown = 0x1p-64f;
+
+  __device__ Divider() {}
+
+  __device__ void set(float by) {
+    scale = by;
+    high = near_reciprocal(scale) * (1.0f - 0x1p-22f);
+    const float rest = fmaf(-high, scale, 1.0f);
+    low = fmaf(high, 0x1p-42f, high * fmaf(rest, rest, rest));
+  }
+
+  template <int kCount>
+  __device__ void lift(float (&values)[kCount]) const {
+    const float by = fabsf(high) > 1.0f ? kUp : kDown;
+#pragma unroll
+    for (float& value : values) value *= by;
+  }
+
+  __device__ float exactly(float x) const {
+    const float reciprocal = 1.0f / scale, first = x * reciprocal;
     const float better = fmaf(fmaf(-first, scale, x), reciprocal, first);
     return fabsf(better) <= 0x1p126f ? better : first;  // infinities and NaN
   }
@@ -34,31 +83,59 @@ __device__ inline void store_quantised(fp8* to, const Chunk& chunk, const Divide
                                        int left) {
   float values[kValues<T>];
   unpack(T{}, chunk, values);
-#pragma unroll
-  for (float& value : values) value = divide(value);
+  divide.all<T>(values);
   store_fp8<kAligned>(to, values, left);
 }
 
-// The largest magnitude of a chunk; NaN if there is one.
+// The largest magnitude, NaN if there is one, of what was added: of two halves where T has 16 bits.
+template <class T>
+struct Largest {
+  uint32_t bits = 0;
+
+  __device__ void add(const Chunk& chunk) {
+#pragma unroll
+    for (const uint32_t word : chunk.word) bits = larger_magnitude(T{}, bits, word);
+  }
+  __device__ float value() const {
+    if constexpr (sizeof(T) == 4) return as_float(bits);
+    return larger(fabsf(wide(value_of<T>(bits))), fabsf(wide(value_of<T>(bits >> 16))));
+  }
+};
+
 template <class T>
 __device__ inline float most_of(const Chunk& chunk) {
-  float values[kValues<T>], most = 0.0f;
-  unpack(T{}, chunk, values);
-#pragma unroll
-  for (const float value : values) most = larger(most, fabsf(value));
-  return most;
+  Largest<T> largest;
+  largest.add(chunk);
+  return largest.value();
 }
 
-__device__ inline float scale_of(float most, float least) { return larger(most, least) / kLargest; }
+// The scale of values whose largest magnitude is `most`, and division by it.
+struct Scaling {
+  float scale;
+  Divider divide;
+};
 
-// A chunk of a row in blocks of 128 values, which lie in neighbouring lanes: all of them call this.
+// The scale is the larger of both by 448, as a division rounds it: the product with a reciprocal
+// in two parts does that, as no quotient by 7 is near the middle between two numbers.
+__device__ inline Scaling scaling_of(float most, float least) {
+  const float value = larger(most, least);
+  if (value > 0x1p-90f && value < 0x1p100f) {
+    const float scale = fmaf(value, 0x1.249248p-9f, value * 0x1.24924ap-33f);
+    return {scale, Divider::by_common(scale)};
+  }
+  const float scale = value / kLargest;
+  return {scale, Divider(scale)};
+}
+
+// A chunk of a row in blocks of 128 values, which lie in neighbouring lanes: all of them call this,
+// and each writes their scale.
 template <bool kAligned, class T>
-__device__ inline void store_block(fp8* row, float* scales, const Chunk& chunk, int at, int left,
+__device__ inline void store_block(fp8* to, float* scale_to, const Chunk& chunk, int left,
                                    float least) {
   constexpr int kLanes = kBlockValues / kValues<T>;
-  const float scale = scale_of(over_lanes<Most>(most_of<T>(chunk), kLanes), least);
-  store_quantised<kAligned, T>(row + at, chunk, Divider(scale), left);
-  if (left > 0 && at % kBlockValues == 0) write_value(scales + at / kBlockValues, scale);
+  const Scaling by = scaling_of(over_lanes<Most>(most_of<T>(chunk), kLanes), least);
+  store_quantised<kAligned, T>(to, chunk, by.divide, left);
+  if (left > 0) write_value(scale_to, by.scale);
 }
 
 }  // namespace vcc

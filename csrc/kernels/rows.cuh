@@ -1,7 +1,8 @@
 // Which row a thread works on, and sums and maxima over the threads of a row.
 //
 // A row has `row_threads` threads: a power of two up to 32, with several rows in a block, or a
-// multiple of 32, which is the block. Thread t holds the chunks t, t + row_threads, ...
+// multiple of 32, which is the block. Where a thread keeps its chunks of a row, those of a warp lie
+// together and its own are 32 chunks apart, a distance that the compiler knows.
 #pragma once
 
 #include "access.cuh"
@@ -22,6 +23,12 @@ __device__ inline Place place_of(int rows, int row_threads) {
   const int each = blockDim.x / row_threads, own = threadIdx.x / row_threads;
   const int64_t row = int64_t{blockIdx.x} * each + own;
   return {row, static_cast<int>(threadIdx.x) % row_threads, row < rows};
+}
+
+// The first of the chunks that a thread keeps; of a row for part of a warp it keeps no other.
+template <int kCount>
+__device__ inline int first_chunk(int thread) {
+  return thread / kWarp * (kWarp * kCount) + thread % kWarp;
 }
 
 struct Sum {

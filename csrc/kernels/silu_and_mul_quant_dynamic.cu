@@ -11,7 +11,7 @@
     vcc::gate<kind, kept>(g, vcc::Silu{});                                                       \
   }
 #define ROW(name, T, kept, threads, blocks) \
-  FORM(threads, 1, row, vcc::Quant::kRow, kept, row_threads, name, T)
-#define PART(name, T) FORM(256, 1, block, vcc::Quant::kBlock, 1, row_blocks, name, T)
+  FORM(threads, blocks, row, vcc::Quant::kRow, kept, row_threads, name, T)
+#define PART(name, T) FORM(256, 4, block, vcc::Quant::kBlock, 1, row_blocks, name, T)
 VCC_EACH_ROW(ROW)
 VCC_EACH_TYPE(PART)

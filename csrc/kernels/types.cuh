@@ -87,6 +87,20 @@ __device__ inline uint32_t packed(fp8, float low, float high) {
 #endif
 }
 
+// Four, the first one lowest.
+__device__ inline uint32_t packed_four(const float* values) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint32_t all;
+  asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;"
+      " cvt.rn.satfinite.e4m3x2.f32 high, %4, %3; mov.b32 %0, {low, high}; }"
+      : "=r"(all)
+      : "f"(values[0]), "f"(values[1]), "f"(values[2]), "f"(values[3]));
+  return all;
+#else
+  return packed(fp8{}, values[0], values[1]) | packed(fp8{}, values[2], values[3]) << 16;
+#endif
+}
+
 // The values of a chunk in fp32.
 __device__ inline void unpack(bf16, const Chunk& chunk, float (&values)[8]) {
 #pragma unroll
@@ -142,5 +156,40 @@ __device__ inline float larger(float a, float b) {
   return value;
 #endif
 }
+
+// The larger of a magnitude and that of another number, in words of one or two each; NaN if one is.
+// The result's sign has no meaning.
+__device__ inline uint32_t larger_magnitude(float, uint32_t a, uint32_t b) {
+  return as_bits(larger(fabsf(as_float(a)), fabsf(as_float(b))));
+}
+
+#ifdef VCC_KERNEL_HOST
+template <class T>
+uint32_t larger_magnitude(T type, uint32_t a, uint32_t b) {
+  const auto half = [&](int by) {
+    const T left{static_cast<uint16_t>(a >> by)}, right{static_cast<uint16_t>(b >> by)};
+    return larger(fabsf(wide(left)), fabsf(wide(right)));
+  };
+  return packed(type, half(0), half(16));
+}
+#else
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860
+#define VCC_LARGER_MAGNITUDE(type) "max.NaN.xorsign.abs." type " %0, %1, %2;"
+#else
+#define VCC_LARGER_MAGNITUDE(type) \
+  "{ .reg .b32 b; abs." type " b, %2; max.NaN." type " %0, %1, b; }"
+#endif
+__device__ inline uint32_t larger_magnitude(bf16, uint32_t a, uint32_t b) {
+  uint32_t both;
+  asm(VCC_LARGER_MAGNITUDE("bf16x2") : "=r"(both) : "r"(a), "r"(b));
+  return both;
+}
+__device__ inline uint32_t larger_magnitude(fp16, uint32_t a, uint32_t b) {
+  uint32_t both;
+  asm(VCC_LARGER_MAGNITUDE("f16x2") : "=r"(both) : "r"(a), "r"(b));
+  return both;
+}
+#undef VCC_LARGER_MAGNITUDE
+#endif
 
 }  // namespace vcc

@@ -8,7 +8,7 @@
 namespace vcc::cuda {
 
 constexpr int64_t kMostWidth = 16384, kNarrow = 8192;
-constexpr int64_t kWarp = 32, kChunk = 16, kSmallBlock = 256, kTogether = 2;
+constexpr int64_t kWarp = 32, kChunk = 16, kKept = 4, kSmallBlock = 256, kTogether = 4;
 
 inline int64_t ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t warps(int64_t threads) { return ceildiv(threads, kWarp) * kWarp; }
@@ -26,11 +26,10 @@ struct RowShape {
 inline RowShape row_shape(int64_t width, int64_t item) {
   const int64_t chunks = chunks_of(width, item);
   const bool wide = width > kNarrow;
-  const int64_t kept = wide || item == 4 ? 4 : 2;
-  if (chunks <= kWarp * kept) {
+  if (chunks <= kWarp * kKept) {
     return {wide, std::min(kWarp, power_of_two(chunks)), kSmallBlock};
   }
-  const int64_t threads = warps(ceildiv(chunks, kept));
+  const int64_t threads = warps(ceildiv(chunks, kKept));
   return {wide, threads, threads};
 }
 

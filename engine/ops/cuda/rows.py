@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import ceildiv, times
-from vcc.engine.ops.cuda.call import ITEM, WARP, chunks_of, warps
+from vcc.engine.ops.cuda.call import WARP, chunks_of, warps
 
 MOST_WIDTH = 16384
 """Values of a row that stay in registers."""
@@ -14,8 +14,11 @@ MOST_WIDTH = 16384
 NARROW = 8192
 """Rows of more values have kernels of their own."""
 
+KEPT = 4
+"""Chunks of a row that a thread keeps at most (VCC_EACH_ROW)."""
+
 SMALL_BLOCK = 256
-TOGETHER = 2
+TOGETHER = 4
 """Chunks of gate and of up that a thread has under way (kTogether)."""
 
 
@@ -41,10 +44,9 @@ class RowShape:
 def row_shape(width: int, dtype: str) -> RowShape:
     """The launch for rows of `width` values, 16384 at most."""
     chunks, wide = chunks_of(width, dtype), width > NARROW
-    kept = 4 if wide or ITEM[dtype] == 4 else 2
-    if chunks <= WARP * kept:
+    if chunks <= WARP * KEPT:
         return RowShape(wide, min(WARP, 1 << max(chunks - 1, 0).bit_length()), SMALL_BLOCK)
-    threads = warps(-(-chunks // kept))
+    threads = warps(-(-chunks // KEPT))
     return RowShape(wide, threads, threads)
 
 

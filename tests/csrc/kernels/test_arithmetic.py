@@ -6,12 +6,13 @@ The sources, the launches and the checks of memory are those of a device; the co
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 import torch
 from support import host_kernels
 from support.cuda_cases import (
+    NATIVE,
     WRITTEN,
     Case,
     cache_cases,
@@ -166,3 +167,76 @@ def test_fp8_is_converted_as_torch_does(library: ctypes.CDLL) -> None:
     case = Case("silu_and_mul_quant", "all", {"x": x, "scale": torch.tensor([100.0])})
     (got,), (want,) = results(library, case), case.wanted()
     assert torch.equal(got.float().nan_to_num(7.0), want.float().nan_to_num(7.0))
+
+
+def every_number(dtype: torch.dtype) -> torch.Tensor:
+    """All 65536 numbers of a 16-bit type."""
+    return torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(dtype)
+
+
+SCALES = (
+    *(0.0, -0.0, float("inf"), float("nan"), 1e-44, 2.0**-110, 2.0**-100, 2.0**110, 2.0**127),
+    *(1 - 2.0**-24, -(1 - 2.0**-24) * 2**-7, 1 / 448, 3.0, -0.37, 2.0**-3, 2 - 2.0**-23),
+)
+"""Those that leave the range of fp32, and those whose quotients lie beside half-way numbers."""
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+def test_a_product_with_two_parts_of_a_reciprocal_is_the_division(
+    library: ctypes.CDLL, dtype: torch.dtype
+) -> None:
+    """Every number by every scale, through a cache in fp8: no code differs."""
+    torch.manual_seed(seed := torch.seed() % 2**31)
+    print("torch seed", seed)
+    numbers = every_number(dtype).view(16, 4096)
+    cache = torch.zeros(2, 4, 4, 32, 128).to(torch.float8_e4m3fn)
+    slots = torch.arange(16, dtype=torch.int32)
+    given = {"k": numbers, "v": numbers, "kv_cache": cache, "slot_mapping": slots}
+    drawn = torch.exp2(torch.rand(8) * 40 - 20)
+    for scales in torch.cat((torch.tensor(SCALES), drawn)).view(-1, 2):
+        case = Case("kv_write", f"{scales}", {**given, "kv_scale": scales})
+        (got,), (want,) = results(library, case), case.wanted()
+        assert torch.equal(got.float().nan_to_num(7.0), want.float().nan_to_num(7.0)), scales
+        assert torch.equal(got.float().isnan(), want.float().isnan()), scales
+
+
+ENDS = (-87.4, -88.5, -89.0, -104.0, -110.0, -1e4, 1e4, 5.0, -5.0, 1e-7, -1e-7, 0.0, -0.0, 88.0)
+FORMS: Mapping[str, tuple[str, dict[str, bool], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "silu": ("silu_and_mul", {}, lambda x: x / (1 + torch.exp(-x))),
+    "tanh": ("gelu_and_mul", {"tanh": True}, lambda x: x / (1 + torch.exp(-2 * inner(x)))),
+    "erf": ("gelu_and_mul", {"tanh": False}, lambda x: x * torch.erfc(-x / 2**0.5) / 2),
+}
+
+
+def inner(x: torch.Tensor) -> torch.Tensor:
+    """What GELU takes the hyperbolic tangent of."""
+    return (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("form", FORMS)
+def test_gates_are_right_at_the_ends(library: ctypes.CDLL, form: str, dtype: torch.dtype) -> None:
+    """Where exponentials leave fp32, at zero, and for what is no number; against fp64."""
+    op, numbers, exact = FORMS[form]
+    far, infinity = torch.finfo(dtype).max / 2, float("inf")
+    gate = torch.tensor([(*ENDS, float("nan"), infinity, -infinity, far, -far, 3.0)]).to(dtype)
+    case = Case(op, form, {"x": torch.cat((gate, torch.ones_like(gate)), dim=1)}, numbers)
+    (got,) = results(library, case)
+    close(got, exact(gate.double()), (UNIT[dtype], 4e-7), form)
+
+
+def test_the_rule_takes_a_rounding_that_moves_a_scale_and_no_wrong_scale() -> None:
+    torch.manual_seed(4)
+    x = torch.randn(2, 512).to(torch.bfloat16)
+    x[:, 0], x[:, 256] = 4.0, torch.tensor([3.0, 2.0])  # the largest of each row: 11.784, 7.856
+    case = Case("silu_and_mul_quant_dynamic", "", {"x": x}, {"block_size": 0, "least": 1e-9})
+    product = NATIVE["silu_and_mul"](x)
+    assert float(product[0].abs().max()) in (11.75, 11.8125)
+    product[0, 0] = 11.75 if product[0, 0] > 11.784 else 11.8125  # the other neighbour
+    scales = product.float().abs().amax(dim=1, keepdim=True) / 448
+    codes = (product.float() / scales).to(torch.float8_e4m3fn)
+    judge(case, (codes, scales))
+    with pytest.raises(AssertionError, match="rms"):
+        judge(case, (codes, scales * 1.1))
+    with pytest.raises(AssertionError, match="result 0"):
+        judge(case, (codes.flip(0), scales))

@@ -114,10 +114,10 @@ def test_the_installs_index_is_what_its_cubins_are(installed: cubins.Index) -> N
 
 
 def test_rows_of_common_widths_leave_room_for_many_blocks(installed: cubins.Index) -> None:
-    """Three blocks of 512 threads a multiprocessor, so that memory has enough to do."""
+    """Four blocks of 256 threads a multiprocessor, so that memory has enough to do."""
     for op in ("rms_norm", "fused_add_rms_norm", "rms_norm_quant", "fused_add_rms_norm_quant"):
         for kind in ("bf16", "fp16"):
-            assert installed.cubins[op].symbols[f"vcc_{op}_{kind}"].registers <= 40
+            assert installed.cubins[op].symbols[f"vcc_{op}_{kind}"].registers <= 64
 
 
 def test_the_installs_cubins_are_of_these_sources(installed: cubins.Index) -> None:

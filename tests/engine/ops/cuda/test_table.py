@@ -18,7 +18,7 @@ from vcc.engine.graphs.expr import evaluate
 from vcc.engine.ops.cuda import cubins
 from vcc.engine.ops.cuda.call import CudaCall, Tensor, row_stride
 from vcc.engine.ops.cuda.kernel import kernel_of
-from vcc.engine.ops.cuda.rows import row_shape
+from vcc.engine.ops.cuda.rows import KEPT, row_shape
 from vcc.engine.ops.cuda.table import BUILDERS, cuda_call
 from vcc.engine.ops.schemas import OPS
 from vcc.engine.ops.surfaces import csrc
@@ -88,10 +88,10 @@ def test_a_target_without_cubins_is_refused_with_the_reason() -> None:
 def test_the_threads_of_a_row_hold_all_of_it(width: int, dtype: str) -> None:
     shape = row_shape(width, dtype)
     values = 8 if dtype == "bfloat16" else 4
-    kept = 4 if shape.wide or dtype == "float32" else 2
-    assert shape.row_threads * kept * values >= width
+    assert shape.row_threads * KEPT * values >= width
     assert shape.threads % 32 == 0
-    assert shape.threads <= (1024 if shape.wide and dtype == "float32" else 512)
+    narrow = 256 if dtype == "bfloat16" else 512
+    assert shape.threads <= (2 * narrow if shape.wide else narrow)
     small = shape.row_threads <= 32
     assert (
         shape.row_threads & (shape.row_threads - 1) == 0
