@@ -6,7 +6,10 @@ Torch-free. A scale is a few bytes, and a bad one makes every answer wrong witho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.bindings import all_weights
@@ -42,15 +45,32 @@ def check_scales(spec: DecoderSpec, tensors: Mapping[str, TensorInfo]) -> None:
     """
     if spec.quant is None:
         return
-    for weight in all_weights(spec):
-        if isinstance(weight, Scales):
-            for group in weight.groups():
-                _check([name for name, _ in group], tensors, shared=weight.shared)
+    with ExitStack() as stack:
+        files = _Files(stack)
+        for weight in all_weights(spec):
+            if isinstance(weight, Scales):
+                for group in weight.groups():
+                    _check({name: tensors[name] for name, _ in group}, files, weight.shared)
 
 
-def _check(names: list[str], tensors: Mapping[str, TensorInfo], *, shared: bool) -> None:
-    found = [(name, tensors[name]) for name in names]
-    read = [(name, _bits(info), info.dtype) for name, info in found if info.file is not None]
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Files that stay open between scales: experts have tens of thousands of them."""
+
+    stack: ExitStack
+    opened: dict[Path, BinaryIO] = field(default_factory=dict)
+
+    def at(self, path: Path, start: int) -> BinaryIO:
+        """The file, at this byte."""
+        if path not in self.opened:
+            self.opened[path] = self.stack.enter_context(path.open("rb"))
+        self.opened[path].seek(start)
+        return self.opened[path]
+
+
+def _check(found: Mapping[str, TensorInfo], files: _Files, shared: bool) -> None:
+    there = ((name, info) for name, info in found.items() if info.file is not None)
+    read = [(name, _bits(info, files), info.dtype) for name, info in there]
     for name, bits, dtype in read:
         _check_values(name, bits, *INFINITE[dtype][1:])
     if shared and len({(bits.tobytes(), dtype) for _, bits, dtype in read}) > 1:
@@ -82,15 +102,13 @@ def _kind(bits: int, infinite: int, width: int) -> str:
     return "negative" if sign else "infinite"
 
 
-def _bits(info: TensorInfo) -> npt.NDArray[Any]:
+def _bits(info: TensorInfo, files: _Files) -> npt.NDArray[Any]:
     import numpy as np  # a run that needs no scales does without
 
     if info.file is None:
         raise ModelError("a scale of this model has no data", "it was opened without weights")
     try:
-        with info.file.open("rb") as stream:
-            stream.seek(info.start)
-            data = stream.read(info.end - info.start)
+        data = files.at(info.file, info.start).read(info.end - info.start)
     except OSError as error:
         raise ModelError(f"cannot read {info.file}", str(error.strerror)) from error
     if len(data) != info.end - info.start:
