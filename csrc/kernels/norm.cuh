@@ -3,6 +3,7 @@
 #pragma once
 
 #include "quant.cuh"
+#include "squares.cuh"
 
 namespace vcc {
 
@@ -48,6 +49,21 @@ __device__ inline float squares(const Chunk& chunk) {
   unpack(T{}, chunk, values);
 #pragma unroll
   for (const float value : values) sum += value * value;
+  return sum;
+}
+
+// Of all chunks that a thread keeps: a share of the row's sum, which has a meaning only together
+// with those of the warp where a row takes whole warps.
+template <int kCount, class T>
+__device__ inline float squares_of(const Chunk (&part)[kCount], [[maybe_unused]] int row_threads) {
+  float sum = 0.0f;
+#ifndef VCC_KERNEL_HOST
+  if constexpr (sizeof(T) == 2) {
+    if (row_threads >= kWarp) return warp_squares<kCount>(T{}, part);
+  }
+#endif
+#pragma unroll
+  for (const Chunk& chunk : part) sum += squares<T>(chunk);
   return sum;
 }
 
@@ -124,7 +140,6 @@ __device__ inline void norm_kept(const Norm<T>& n) {
   for (int i = 0; i < kCount; ++i) {
     if (kWeightEarly) gain[i] = load<true, false>(weight + i * kApart, left - i * kApart);
   }
-  float sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int at = i * kApart;
@@ -133,10 +148,9 @@ __device__ inline void norm_kept(const Norm<T>& n) {
       part[i] = added<T>(part[i], other[i]);
       store<true>(n.total + home + at, part[i], left - at);
     }
-    sum += squares<T>(part[i]);
     keep_packed(part[i]);
   }
-  const float factor = factor_of(n, sum);
+  const float factor = factor_of(n, squares_of<kCount, T>(part, n.row_threads));
   Largest<T> largest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
