@@ -16,6 +16,7 @@ from support.flow import Forcer, ask, booted, built, draw_prompts, force
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
 from support.kv_fp8 import add_scales, kv_logits, plain_model
 from support.numbers import assert_quantised
+from support.traced_checkpoints import make_traced
 from torch import Tensor
 
 from vcc.cache.store import Store
@@ -85,6 +86,20 @@ def test_two_caches_are_two_artifacts_and_half_the_memory(
         torch.cat([kv_logits(model, one, {}) for one in PROMPTS.values()]) for model in models
     )
     assert_quantised(torch.cat([got[one] for one in PROMPTS]), reference, peer)
+
+
+def test_a_decoder_of_transformers_has_it_too(tmp_path: Path) -> None:
+    """Its attention goes through the same operators, with scales of 1."""
+    directory = make_traced(tmp_path / "model", "GPT2LMHeadModel")
+    config = '{"backend": "EAGER"}'
+    asked = ask(directory, dtype="fp32", kv_cache_dtype="fp8", config=config, **LIMITS)
+    store = Store.open(tmp_path / "store")
+    built(asked, store)
+    models = [plain_model(directory, one) for one in DTYPES]
+    reference, peer = (
+        torch.cat([kv_logits(model, one, {}) for one in PROMPTS.values()]) for model in models
+    )
+    assert_quantised(logits(asked, store), reference, peer)
 
 
 def cache_bytes(runner: Any) -> int:
