@@ -9,7 +9,7 @@ import torch
 from support.cuda_child import SM_90, in_a_gpu_build
 
 from vcc.engine.graphs.planner.pieces import compile_piece
-from vcc.engine.ops.triton.wrapped_scaled import WARPS
+from vcc.engine.ops.triton.wrapped_scaled import BY_BLOCK, BY_ROW
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
 
 
@@ -52,7 +52,7 @@ def test_a_seam_is_fused_quantisations_and_four_products(layout: str) -> None:
 
     names, count, warps = in_a_gpu_build(body)
     assert count == len(names)
-    assert warps == [WARPS]
+    assert warps == [(BY_BLOCK if layout == "block" else BY_ROW)["num_warps"]]
     assert names.count("scaled_linear") == 4
     assert names.count("norm_quant") == 2
     assert names.count("gated_quant") == 1
