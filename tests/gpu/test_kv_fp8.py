@@ -74,9 +74,16 @@ def test_kernels_of_csrc_store_what_plain_torch_does(
 SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 LIMITS = {"max_model_len": 512, "max_num_seqs": 4, "max_num_batched_tokens": 128}
 RUNS: Mapping[str, Sequence[Mapping[str, int]]] = {
-    "mixed": ({"odd": 9, "many": 100}, {"many": 50, "one": 1}, {"odd": 8, "many": 45})
+    "mixed": (
+        {"odd": 9, "many": 100},
+        {"many": 50, "one": 1},
+        {"odd": 8, "many": 47},
+        {"many": 1},
+        {"many": 1},
+        {"many": 1},
+    )
 }
-"""Prefill in chunks beside another prompt; what is left by decode."""
+"""Prefill in chunks beside another prompt, then decode."""
 
 
 @pytest.mark.parametrize("custom", [None, '{"custom_ops": ["all"]}'], ids=["plain", "fused"])

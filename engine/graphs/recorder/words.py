@@ -181,16 +181,22 @@ def _stale_end(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | No
 
     Such is torch's type of a number with its three bytes of padding. What a kernel points to is
     aligned, so that a byte which no aligned address ends in is a field, and the half no address.
+    The old address is one of a region, or of a whole page of 2 MiB: what the driver and the process
+    have elsewhere is given out in those.
     """
     if len(first) != WORD:
         return None
     for half, other in (_HALVES, _HALVES[::-1]):
         one, two = (int.from_bytes(word[half], "little") for word in (first, second))
         alike = first[other] == second[other] and (one ^ two) & 0xFF == 0
-        if alike and one % _ALIGNED and any(_same_low(one, two, move) for move in moves):
+        old = (one | two) & _WITHIN_PAGE == 0 or any(_same_low(one, two, move) for move in moves)
+        if alike and one % _ALIGNED and old:
             return first[: half.start + 1] + bytes(HALF - 1) + first[half.stop :]
     return None
 
+
+_WITHIN_PAGE = (2 << 20) - 256
+"""The bits of an address within a page, but for those of the field."""
 
 _ALIGNED = 16
 """Bytes of which tensors begin at multiples."""

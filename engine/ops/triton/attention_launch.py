@@ -110,6 +110,9 @@ def _prefill(shape: _Shape, facts: Facts) -> OpLaunch:
     )
 
 
+LEAST_DIMS = 16
+"""Values of a head as the tensor cores take them, at least."""
+
 SPLIT_POINTERS = ("q", "kv_cache", "block_table", "seq_lens", "query_start")
 INDICES = ("block_table", "seq_lens", "query_start")
 SCRATCH = ("partial", "peaks", "sums")
@@ -135,7 +138,7 @@ class _Shape:
                 "heads are multiples of 8 up to 256 values, query heads a multiple of KV heads",
             )
         self.group = q.width // (self.kv_heads * head_dim)
-        self.dims = max(16, power_of_two(head_dim))
+        self.dims = max(LEAST_DIMS, power_of_two(head_dim))
         self.types = dict.fromkeys(INDICES, "int32") | dict.fromkeys(SCRATCH, "float32")
         stored = cache_dtype(literals, facts)
         self.fp8 = stored == FP8

@@ -161,8 +161,19 @@ def test_what_an_address_left_behind_a_field_of_one_byte_becomes_zero(half: int)
     assert found.noise > 0
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(0x8620, 0xCCA0), (0x1A40, 0xDE60), (0xC080, 0x8E80), (0xE0C0, 0x18C0)],
+)
+def test_what_a_page_elsewhere_left_behind_a_field_becomes_zero(first: int, second: int) -> None:
+    """As an H200 showed it in a copy that widens: type 6 (float) above a size of 4 bytes."""
+    words = [top << 48 | 6 << 32 | 4 for top in (first, second)]
+    found = relocate("n", captured((words[0], words[1], words[0])), MOVES)
+    assert (found.block, found.pointers, found.noise) == (block(6 << 32 | 4), (), 3)
+
+
 def test_bytes_behind_a_field_that_are_no_address_are_refused() -> None:
-    for first, second in ((0x0186_2006, 0x01CC_A006), (0x6000_0006, 0x4000_0006)):
+    for first, second in ((0x0186_2006, 0x01CC_A006), (0x6000_1006, 0x4000_1006)):
         with pytest.raises(GraphError, match="depends on addresses"):
             relocate("n", captured((first, second, first)), MOVES)
 
