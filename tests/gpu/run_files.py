@@ -214,7 +214,16 @@ def publish(found: list[Outcome], seconds: float) -> None:
         Row("skipped", len(skipped)),
         Row("time", round(seconds, 1), "s"),
     ]
-    files = {"Seconds of each file": {one.name: round(one.seconds, 1) for one in found}}
+    files = {
+        "Files": {
+            one.name: {
+                "passed": one.passed,
+                "failed": len(one.failed),
+                "seconds": round(one.seconds, 1),
+            }
+            for one in found
+        }
+    }
     details = {"failures": failed, "skips": sorted(set(skipped)), "tables": files}
     publish("tests", "the tests of tests/gpu", rows, details)
 
