@@ -75,6 +75,11 @@ PAIRS: Mapping[str, Mapping[str, dict[str, Any]]] = {
 """What is compared, with passes and without. Every switch is said, as one that is left open finds
 the newer of both artifacts. The first of the second pair is a default build's: where Inductor makes
 the custom ops, no fusion has anything to fuse."""
+TOLD = {
+    "fusions": "fusions where every custom op is on, beside none",
+    "default": "passes of a default build, beside none",
+}
+"""What each pair is, for the page."""
 LIMITS = {"max_num_seqs": MAX_SEQS, "max_num_batched_tokens": MAX_TOKENS}
 
 
@@ -181,9 +186,9 @@ def main() -> int:
     }
     return judged(
         "passes",
-        "processor time of a step with passes beside one without, one thread: fusions where every "
-        "custom op is on, and passes of a default build beside none; two openings of the same "
-        f"artifact differ by a factor of up to {max(row['same'] for row in rows)}",
+        "processor time of a step with passes beside one without, one thread: "
+        f"{'; '.join(TOLD[pair] for pair in options.pairs)}; two openings of the same artifact "
+        f"differ by a factor of up to {max(row['same'] for row in rows)}",
         ratios,
         LIMIT,
         rounds=options.rounds,
