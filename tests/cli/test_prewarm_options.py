@@ -25,6 +25,7 @@ LEFT_OUT = {
 VALUES = {
     "target": "sm_90",
     "dtype": "bf16",
+    "kv_cache_dtype": "fp8",
     "mode": "full",
     "compile": "none",
     "opt_level": 1,
