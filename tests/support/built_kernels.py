@@ -65,6 +65,10 @@ class Built:
         return self._made[key]
 
 
+OPTIONS = ("num_warps", "num_stages")
+"""Of Triton, not of a kernel."""
+
+
 class Launcher:
     """A kernel that is called as Triton's own are: `kernel[grid](…)`."""
 
@@ -77,12 +81,14 @@ class Launcher:
     def _call(self, grid: Sequence[int], *values: Any, **named: Any) -> None:
         given = dict(zip(self._function.arg_names, values, strict=False)) | named
         fixed = {one.name for one in self._function.params if one.is_constexpr}
+        options = {name: given.pop(name) for name in OPTIONS if name in given}
         free = {name: value for name, value in given.items() if name not in fixed}
         spec = KernelSpec(
             self._function,
             tuple((name, type_of(value)) for name, value in free.items()),
             {name: value for name, value in given.items() if name in fixed},
             frozenset(name for name, value in free.items() if aligned(value)),
+            **options,
         )
         self._built.run(spec, grid, free)
 

@@ -19,7 +19,7 @@ from vcc.engine.compile import pool
 from vcc.engine.compile.keys import BuildKeys, build_keys, code_entries, keys_here, plan_entries
 from vcc.engine.compile.toolchain import Compiler
 from vcc.engine.config.levels import PASS_RULES
-from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, OptLevel
+from vcc.engine.config.modes import Backend, CompileMode, Dtype, GraphMode, KvDtype, OptLevel
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import (
     ArenaConfig,
@@ -76,6 +76,7 @@ OTHER: dict[str, tuple[Any, str]] = {
     "model.revision": ("abc", ""),
     "model.dtype": (Dtype.FP32, "code"),
     "model.quantisation": ("fp8", "refused"),
+    "model.kv_cache_dtype": (KvDtype.FP8, "code"),
     "model.max_model_len": (256, "code"),
     "model.max_num_seqs": (64, "code plan"),  # default sizes follow it
     "model.max_num_batched_tokens": (1024, "code"),

@@ -32,7 +32,7 @@ def test_what_triton_makes_is_read(arch: str, tmp_path, monkeypatch) -> None:
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     pointers = {"k": "*bf16", "v": "*bf16", "kv_cache": "*bf16", "slot_mapping": "*i32"}
-    constants = {"WIDTH": 64, "LANES": 64, "K_STRIDE": 64, "V_STRIDE": 64}
+    constants = {"WIDTH": 64, "LANES": 64, "K_STRIDE": 64, "V_STRIDE": 64, "kv_scale": None}
     made = compile_kernel(kv_write, pointers | {"plane": "i64"}, constants, (), PROFILES[arch])
     found = read_cubin(made.cubin)
     assert found.target == arch

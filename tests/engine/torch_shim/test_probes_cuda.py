@@ -290,5 +290,5 @@ def test_nodes_argument_names() -> None:
 
     load_ops()
     assert nodes.argument_names(operator("vcc::kv_write")) == (
-        *("k", "v", "kv_cache", "slot_mapping"),
+        *("k", "v", "kv_cache", "slot_mapping", "kv_scale"),
     )

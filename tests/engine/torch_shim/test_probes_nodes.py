@@ -46,6 +46,19 @@ def test_nodes_call_arguments() -> None:
     assert found == [1, 2, 3, 1.0]
 
 
+def test_nodes_absent_tensors() -> None:
+    """Of what comes last only, and only tensors that are None by default."""
+    from vcc.engine.ops.register import load_ops, operator
+
+    load_ops()
+    write = operator("vcc::kv_write")
+    assert nodes.absent_tensors(write, [1, 2, 3, 4, None]) == 1
+    assert nodes.absent_tensors(write, [1, 2, 3, 4, 5]) == 0
+    assert nodes.absent_tensors(write, [1, 2, None, 4, 5]) == 0
+    assert nodes.absent_tensors(torch.ops.aten.add.Tensor, [1, 2]) == 0
+    assert nodes.absent_tensors(len, [None]) == 0
+
+
 def test_nodes_keyword_only() -> None:
     assert nodes.keyword_only(call(torch.ops.toy.named.default, 1, scale=3.0)) == ["scale"]
     assert nodes.keyword_only(call(torch.ops.toy.named.default, 1, scale=2.0)) == []

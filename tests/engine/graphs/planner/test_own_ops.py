@@ -49,9 +49,9 @@ def test_a_call_is_a_launch_with_arguments_by_name() -> None:
 
     shapes = {"x": ("T", 4096), "residual": ("T", 4096)}
     ((name, grid, threads, given, access),) = work_of(forward, shapes, w=(4096,))
-    assert (name, grid, threads) == ("vcc_fused_add_rms_norm_bf16", ["s0", 1, 1], 256)
+    assert (name, grid, threads) == ("vcc_fused_add_rms_norm_bf16", ["s0", 1, 1], 128)
     assert given["rows"] == "s0"
-    assert (given["width"], given["row_threads"], given["x_stride"]) == (4096, 256, 4096)
+    assert (given["width"], given["row_threads"], given["x_stride"]) == (4096, 128, 4096)
     assert (given["eps"], given["weight_offset"]) == (1e-5, 1.0)
     assert len({given[name] for name in ("x", "residual", "weight", "out", "total")}) == 5
     assert access == {"x": "r", "residual": "r", "weight": "r", "out": "w", "total": "w"}
