@@ -36,7 +36,7 @@ ALONE = tuple({index: len(prompt)} for index, prompt in PROMPTS.items())
 LIMITS = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 64}
 LORA = {"enable_lora": True, "max_loras": 2, "max_lora_rank": 8}
 SEED = 3
-"""Of the weights, as in the tests of fp8 without adapters: a percentile is a draw (decision 0020)."""
+"""Of the weights, as in the tests of fp8 without adapters: a percentile is a draw."""
 
 EAGER = {"backend": "EAGER"}
 DTYPES = (torch.float32, torch.bfloat16)
