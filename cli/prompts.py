@@ -14,7 +14,7 @@ from vcc.engine.named_files import read_named
 from vcc.engine.prompt import Prompt
 
 MOST = 256 << 20
-"""Bytes of a file of prompts."""
+"""Most bytes of a file of prompts, and most characters of standard input."""
 
 _FORMS = (
     'one prompt a line, or a JSON list of texts or token-id lists: ["a", [1, 2]], '
@@ -60,13 +60,14 @@ def _check_text(text: str, index: int) -> None:
 def _text(file: Path) -> str:
     try:
         if str(file) == "-":
-            text = "" if sys.stdin is None else sys.stdin.read(MOST + 1)
+            found: str | bytes = "" if sys.stdin is None else sys.stdin.read(MOST + 1)
         else:
-            text = read_named(file, MOST).decode("utf-8")
+            found = read_named(file, MOST)
+        if len(found) > MOST:
+            raise OSError(f"more than {MOST >> 20} MiB")
+        text = found if isinstance(found, str) else found.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read prompts from {file}", str(error), _FORMS) from error
-    if len(text) > MOST:
-        raise UsageError(f"cannot read prompts from {file}", f"more than {MOST >> 20} MiB", _FORMS)
     return text.replace("\r\n", "\n")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from vcc.cache.errors import ModelError, VccError
+from vcc.cli import prompts
 from vcc.cli.prompts import MOST, read_prompts
 from vcc.engine.guest.command import _digest
 from vcc.engine.named_files import open_named, read_named
@@ -62,6 +63,19 @@ def test_more_prompts_than_fit_are_refused_by_their_size(tmp_path: Path) -> None
         stream.truncate(MOST + 1)
     with pytest.raises(VccError, match="256 MiB"):
         read_prompts((), tmp_path / "prompts")
+
+
+def test_the_size_of_prompts_is_one_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is behind the bound would be left out, where characters have several bytes."""
+    monkeypatch.setattr(prompts, "MOST", 6)
+    file = tmp_path / "prompts"
+    file.write_text("éééab", encoding="utf-8")
+    with pytest.raises(VccError, match="more than"):
+        read_prompts((), file)
+    file.write_text("ééé", encoding="utf-8")
+    assert [one.text for one in read_prompts((), file)] == ["ééé"]
 
 
 def test_what_a_shell_substitutes_is_read_to_its_end(tmp_path: Path) -> None:
