@@ -11,7 +11,10 @@ from types import FrameType
 from typing import Any
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a command."""
+
 SOON_S = 0.05
+"""Seconds until a signal that was lost is sent again."""
 
 
 class Terminate(BaseException):

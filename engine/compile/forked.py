@@ -13,8 +13,11 @@ def failure(error: BaseException, otherwise: type[VccError], what: str) -> VccEr
 
     Args:
         error: what was raised there.
-        otherwise: the kind and
-        what: the words for everything else.
+        otherwise: kind of the result where CUDA is not to blame.
+        what: what failed, in words, for the same case.
+
+    Returns:
+        A DeviceError where the text is one of SIGNS, else one of `otherwise`.
     """
     text = quoted(error)
     if not any(sign in text for sign in SIGNS):

@@ -111,11 +111,6 @@ class KvDtype(Enum):
 
     FP8 = "fp8"
 
-    @property
-    def torch_name(self) -> str:
-        """Name of the same dtype in torch."""
-        return {"fp8": "float8_e4m3fn"}[self.value]
-
 
 class Dtype(Enum):
     """Element type of weights and activations."""

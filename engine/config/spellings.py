@@ -76,7 +76,7 @@ AUTO = "auto"
 KV_DTYPES: Mapping[str, KvDtype] = {"fp8": KvDtype.FP8, "fp8_e4m3": KvDtype.FP8}
 
 OTHER_KV = {
-    "fp8_e5m2": "its two bits of mantissa lose a quarter of a value",
+    "fp8_e5m2": "with two bits of mantissa a value is off by up to an eighth",
     "fp8_inc": "it is another device's",
     "fp8_ds_mla": "it goes with latent attention",
     "int8": "kernels store floating-point numbers",

@@ -199,7 +199,7 @@ _WITHIN_PAGE = (2 << 20) - 256
 """The bits of an address within a page, but for those of the field."""
 
 _ALIGNED = 16
-"""Bytes of which tensors begin at multiples."""
+"""Bytes: addresses of tensors are multiples of it."""
 
 _HALVES = (slice(0, HALF), slice(HALF, WORD))
 

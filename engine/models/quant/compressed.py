@@ -23,7 +23,7 @@ TOP = (
     *("quantization_status", "global_compression_ratio", "sparsity_config"),
 )
 GROUP = ("targets", "weights", "input_activations", "output_activations", "format")
-SCHEME = (
+SCHEME_FIELDS = (
     *("num_bits", "type", "strategy", "symmetric", "dynamic", "group_size", "block_structure"),
     *("actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"),
 )
@@ -82,7 +82,7 @@ def _only_group(declared: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _scheme(place: str, value: Any) -> Mapping[str, Any]:
     found = mapping(place, value)
-    only(place, found, SCHEME)
+    only(place, found, SCHEME_FIELDS)
     must_be(place, found, "num_bits", 8)
     must_be(place, found, "type", "float")
     must_be(place, found, "symmetric", True)

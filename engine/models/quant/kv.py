@@ -16,6 +16,7 @@ from typing import Any
 from vcc.cache.errors import ConfigError, UsageError
 from vcc.engine.config.modes import KvDtype, Platform
 from vcc.engine.config.target import Target
+from vcc.engine.models.quant.compressed import SCHEME_FIELDS
 from vcc.engine.models.quant.fields import mapping, must_be, only, refused
 from vcc.engine.models.quant.target import check_target
 
@@ -28,11 +29,6 @@ NAMES = (
 """How published checkpoints call the scales of a layer, below its `self_attn`."""
 
 SCHEME = "kv_cache_scheme"
-FIELDS = (
-    *("num_bits", "type", "strategy", "symmetric", "dynamic", "group_size", "block_structure"),
-    *("actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype"),
-)
-"""Fields of a scheme that are known; observers and dtypes of scales say how it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ def named_in(kv: KvSpec, layers: int, tensors: Container[str]) -> KvSpec:
 
 
 def _check_scheme(scheme: Mapping[str, Any]) -> None:
-    only(SCHEME, scheme, FIELDS)
+    only(SCHEME, scheme, SCHEME_FIELDS)
     must_be(SCHEME, scheme, "num_bits", 8)
     must_be(SCHEME, scheme, "type", "float")
     if must_be(SCHEME, scheme, "dynamic", False, True, "local"):

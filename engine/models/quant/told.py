@@ -20,12 +20,12 @@ def quant_rows(spec: DecoderSpec | None, platform: Platform) -> list[dict[str, A
         spec: the decoder; None where the model is none.
         platform: where steps run. The compiled kernels are those of the install that builds.
     """
-    quant = None if spec is None else spec.quant
-    if quant is None or spec is None:
+    if spec is None or spec.quant is None:
         return []
     compiled = "native" if native.library("vcc_ops") is None else "cpu"
     backend = "triton" if platform is Platform.CUDA else compiled
     stored = (one for one in all_weights(spec) if isinstance(one, Weight) and one.fp8)
     found = {EXPERTS if one.each else OPERATOR for one in stored}
     ops = [OPERATOR, *sorted(found - {OPERATOR})]
-    return [{"op": op, "backend": backend, "reason": str(quant), "refused": []} for op in ops]
+    reason = str(spec.quant)
+    return [{"op": op, "backend": backend, "reason": reason, "refused": []} for op in ops]
