@@ -82,8 +82,8 @@ void Player::place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring
   VCC_EXPECT(expander_ == nullptr, "a player is placed once");
   VCC_EXPECT(slots > 0 && ring > 0 && mapped >= 0 && mapped <= blocks, "counts of place");
   device_->use();
-  end_offers(true);  // their workspace is part of the memory
   shapes_ = shapes_of(table_.records(), *modules_);
+  end_offers(true);  // their workspace is part of the memory
   blocks_ = blocks;
   auto expander = std::make_unique<Expander>(table_, shapes_, places_, gemms_, blocks);
   try {

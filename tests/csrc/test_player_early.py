@@ -74,3 +74,15 @@ def test_products_are_offered_while_the_weights_get_their_memory(
             handle.offer_gemms(offers(4))
     finally:
         handle.close()
+
+
+def test_products_are_still_offered_when_placing_finds_no_code(arena: RawArena) -> None:
+    handle = PlayerHandle(arena.handle, toy_step().data)
+    try:
+        with pytest.raises(VccError):
+            handle.place(4, 4, 1, 1)
+        handle.add_cubin(DIGEST, CUBIN)
+        assert handle.offer_gemms(offers(1)) == [0]
+        handle.place(4, 4, 1, 1)
+    finally:
+        handle.close()
