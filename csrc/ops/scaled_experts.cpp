@@ -113,6 +113,8 @@ Shape checked(const Tensor& x, const Tensor& gate_up, const Tensor& down, const 
   check_size(ids, 0, s.tokens, kOp, "ids", "the rows of x");
   check_size(weights, 0, s.tokens, kOp, "weights", "the rows of x");
   check_size(weights, 1, s.top_k, kOp, "weights", "the columns of ids");
+  VCC_CHECK(s.hidden > 0 && s.width > 0, kOp, ": rows of ", s.hidden, " values and experts of ",
+            s.width, " have no scale");
   return s;
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.scaled_expert_cases import FORMS, Call, Sizes, drawn, held
+from support.scaled_expert_cases import FORMS, Sizes, drawn, held
 from torch import Tensor
 
 from vcc.engine.ops.native_scaled_experts import scaled_experts as plain
@@ -122,4 +122,12 @@ def test_rows_of_no_whole_blocks_are_refused(compiled: Any) -> None:
     blocks = {"gate_up_scale": ONES(5, 2, 2), "down_scale": ONES(5, 2, 1)}
     with pytest.raises(RuntimeError, match="rows of 130 values are no whole blocks of 128"):
         compiled.scaled_experts(*replace(call, **blocks).arguments())
-    assert isinstance(call, Call)
+
+
+@pytest.mark.parametrize(("hidden", "width"), [(0, 4), (4, 0)])
+def test_rows_without_values_are_refused(compiled: Any, hidden: int, width: int) -> None:
+    call = drawn("tensor-token", (4, 5, 2, 48, 24), torch.float32)
+    empty = {"gate_up": _fp8(5, 2 * width, hidden), "down": _fp8(5, hidden, width)}
+    empty["x"] = ONES(4, hidden)
+    with pytest.raises(RuntimeError, match=f"rows of {hidden} values and experts of {width}"):
+        compiled.scaled_experts(*replace(call, **empty).arguments())
