@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from vcc.cache.errors import DeviceError, VccError, quoted
 
-SIGNS = ("initialization error", "re-initialize CUDA", "cuInit answers 3")
-"""Of the runtime, of torch and of the driver in a child of a process that has used CUDA."""
+SIGNS = (
+    *("CUDA error: initialization error", "[CUDA]: initialization error"),
+    *("re-initialize CUDA", "cuInit answers 3"),
+)
+"""Of the runtime, as torch and Triton quote it, of torch and of the driver, in a child of a process
+that has used CUDA."""
 
 
 def failure(error: BaseException, otherwise: type[VccError], what: str) -> VccError:

@@ -138,6 +138,14 @@ def test_a_child_of_a_process_that_has_used_cuda_is_told_so(
     assert "vcc compile" in caught.value.hint
 
 
+def test_an_error_of_the_models_own_is_not_laid_to_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def body(folder: Path, told: Any) -> None:
+        raise ValueError("weight initialization error in layer 3")
+
+    with pytest.raises(CompileError, match="weight initialization error in layer 3"):
+        run(monkeypatch, body)
+
+
 def test_a_child_that_is_killed_is_told_with_what_it_said_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
