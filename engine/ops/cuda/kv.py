@@ -12,6 +12,7 @@ from vcc.engine.ops.cuda.call import (
     Parameter,
     Tensor,
     check_alike,
+    check_dense,
     chunks_of,
     refused,
     row_stride,
@@ -63,8 +64,11 @@ def cache_kind(op: str, tensors: Mapping[str, Tensor]) -> str:
         check_alike(op, tensors, "k", "kv_cache")
         if scale is not None:
             raise refused(op, f"kv_scale goes with a cache in {FP8}, kv_cache is {cache.dtype}")
-    if scale is not None and (scale.dtype != "float32" or scale.shape != (2,)):
-        raise refused(op, f"kv_scale is {scale.dtype} of {list(scale.shape)}, not float32 of [2]")
+    if scale is not None:
+        if scale.dtype != "float32" or scale.shape != (2,):
+            why = f"kv_scale is {scale.dtype} of {list(scale.shape)}, not float32 of [2]"
+            raise refused(op, why)
+        check_dense(op, scale, "kv_scale")
     return POINTERS.get(cache.dtype, "")
 
 

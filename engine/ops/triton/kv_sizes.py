@@ -35,8 +35,21 @@ def cache_dtype(literals: Mapping[str, Any], facts: Facts) -> str:
 
 
 def scale_pointers(literals: Mapping[str, Any]) -> tuple[str, ...]:
-    """The pointer to scales that kernels get, where a call gives them."""
-    return (SCALE,) if literals.get(SCALE) is not None else ()
+    """The pointer to scales that kernels get, where a call gives them.
+
+    Raises:
+        CompileError: they are not two numbers side by side.
+    """
+    scale = literals.get(SCALE)
+    if scale is None:
+        return ()
+    if tuple(scale.shape) != (2,) or tuple(scale.stride) not in ((), (1,)):
+        raise CompileError(
+            f"{SCALE} is not one number for keys and one for values, side by side",
+            f"its sizes are {list(scale.shape)}, its strides {list(scale.stride)}",
+            "give a dense tensor of two float32 numbers",
+        )
+    return (SCALE,)
 
 
 def without_scale(literals: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from support.flow import ask, built
 from support.fp8_checkpoints import make_fp8_checkpoint
 from support.kv_fp8 import add_scales
 
+from vcc.cache.errors import CompileError
 from vcc.cache.store import Store
 from vcc.engine.graphs.planner.memory import Located
 from vcc.engine.graphs.planner.operators import operator_of
@@ -32,7 +33,7 @@ def located(name: str, dtype: str, *shape: int | str) -> Located:
     return Located(name, Geometry(dtype, shape, tuple(strides)))
 
 
-def made(op: str, csrc: frozenset[str], *, scaled: bool) -> Launches:
+def made(op: str, csrc: frozenset[str], *, scaled: bool, apart: int = 1) -> Launches:
     load_ops()
     rows = {name: located(name, "bfloat16", "T", 128) for name in ("k", "v")}
     cache = Located("kv", Geometry(FP8, (2, "K", 16, 2, 64), (["*", "K", 2048], 2048, 128, 64, 1)))
@@ -44,7 +45,7 @@ def made(op: str, csrc: frozenset[str], *, scaled: bool) -> Launches:
         "sin": located("sin", "float32", "T", 32),
         "kv": cache,
         "slots": located("slots", "int32", "T"),
-        "scale": located("scale", "float32", 2),
+        "scale": Located("scale", Geometry("float32", (2,), (apart,))),
     }
     inputs = {
         "kv_write": ["k", "v", "kv", "slots"],
@@ -90,3 +91,14 @@ def test_a_table_of_a_checkpoint_with_scales(ops: list[str], tmp_path: Path) -> 
     assert {one.dtype for one in caches} == {FP8}
     scales = [one for one in table.tensors if one.target.endswith("attn.kv_scale")]
     assert [(one.dtype, tuple(one.shape)) for one in scales] == [("float32", (2,))] * 3
+
+
+@pytest.mark.parametrize("apart", [0, 2])
+@pytest.mark.parametrize("csrc", [frozenset(), frozenset({"kv_write", "rope_kv_write"})])
+@pytest.mark.parametrize("op", ["kv_write", "rope_kv_write"])
+def test_scales_that_do_not_lie_side_by_side_are_refused(
+    op: str, csrc: frozenset[str], apart: int
+) -> None:
+    """Kernels read the second one behind the first."""
+    with pytest.raises(CompileError, match="kv_scale is not"):
+        made(op, csrc, scaled=True, apart=apart)
