@@ -9,9 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-FP8 = torch.float8_e4m3fn
-FP8_MAX = 448.0
-"""Largest finite value of float8_e4m3fn."""
+from vcc.engine.ops.native_quant import FP8, quantised
 
 
 def check_scale(kv_cache: Tensor, kv_scale: Tensor | None) -> None:
@@ -38,8 +36,8 @@ def put(
     """Store `values [n, KV, D]` at `slots [n]` of the keys (part 0) or the values (part 1)."""
     size, home = kv_cache.shape[2], kv_cache[part]
     if kv_cache.dtype == FP8:
-        wide = values.float() if kv_scale is None else values.float() / kv_scale[part]
-        values = wide.clamp(-FP8_MAX, FP8_MAX).to(FP8).view(torch.uint8)
+        scale = values.new_ones((), dtype=torch.float32) if kv_scale is None else kv_scale[part]
+        values = quantised(values, scale).view(torch.uint8)
         home = home.view(torch.uint8)  # torch writes no fp8 by index
     home.index_put_((slots // size, slots % size), values.to(home.dtype))
 

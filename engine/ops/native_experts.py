@@ -5,6 +5,8 @@ T is the number of rows, k of experts a row, E of experts, H the width of a row,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,9 @@ ROWS = 16
 
 BLOCKS_AT_ONCE = 4
 """Blocks multiplied in one product: bounds the copied weights at so many experts."""
+
+Products = Callable[[Tensor, Tensor], Tensor]
+"""fp32 results `[n, ROWS, H]` of blocks of rows of that shape, and the expert `[n]` of each."""
 
 
 def topk_softmax(logits: Tensor, top_k: int, renormalise: bool) -> tuple[Tensor, Tensor]:
@@ -40,12 +45,35 @@ def moe_experts(x: Tensor, gate_up: Tensor, down: Tensor, weights: Tensor, ids: 
     Returns:
         [T, H] in the dtype of x; sums are fp32, `silu(gate) * up` is rounded on the way.
     """
+
+    def products(rows: Tensor, owners: Tensor) -> Tensor:
+        wide = torch.bmm(rows.float(), gate_up[owners].float().transpose(1, 2))
+        gate, up = wide.chunk(2, dim=-1)
+        inner = (torch.nn.functional.silu(gate) * up).to(rows.dtype)
+        return torch.bmm(inner.float(), down[owners].float().transpose(1, 2))
+
+    return in_blocks(x, weights, ids, gate_up.shape[0], products)
+
+
+def in_blocks(x: Tensor, weights: Tensor, ids: Tensor, experts: int, products: Products) -> Tensor:
+    """The weighted sum over the experts of each row, computed in blocks of rows of one expert.
+
+    Args:
+        x: [T, H].
+        weights: fp32 [T, k].
+        ids: int32 [T, k], each from 0 to `experts` - 1.
+        experts: how many there are.
+        products: what the experts make of their rows.
+
+    Returns:
+        [T, H] in the dtype of x; sums are fp32.
+    """
     tokens, top_k = ids.shape
-    home, owners = _blocks(ids.flatten().long(), gate_up.shape[0])
+    home, owners = _blocks(ids.flatten().long(), experts)
     padded = x.new_zeros((owners.shape[0] * ROWS, x.shape[1]))
     padded.index_copy_(0, home, x.repeat_interleave(top_k, dim=0))
     results = [
-        _products(rows, owner, gate_up, down)
+        products(rows, owner)
         for rows, owner in zip(
             padded.view(-1, ROWS, x.shape[1]).split(BLOCKS_AT_ONCE),
             owners.split(BLOCKS_AT_ONCE),
@@ -68,11 +96,3 @@ def _blocks(ids: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     most = max(1, -(-pairs // ROWS) + min(experts, pairs))
     block = torch.arange(most, device=ids.device)
     return home, torch.searchsorted(ends, block, right=True).clamp(max=experts - 1)
-
-
-def _products(rows: Tensor, owners: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
-    """fp32 results of blocks `[n, ROWS, H]` that belong to these experts."""
-    wide = torch.bmm(rows.float(), gate_up[owners].float().transpose(1, 2))
-    gate, up = wide.chunk(2, dim=-1)
-    inner = (torch.nn.functional.silu(gate) * up).to(rows.dtype)
-    return torch.bmm(inner.float(), down[owners].float().transpose(1, 2))

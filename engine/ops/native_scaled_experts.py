@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
-from vcc.engine.ops.native_experts import BLOCKS_AT_ONCE, ROWS, _blocks
+from vcc.engine.ops.native_experts import in_blocks
 from vcc.engine.ops.native_quant import quantised, quantised_dynamic
 from vcc.engine.ops.native_scaled import BLOCK
 
@@ -48,22 +48,8 @@ def scaled_experts(
         [T, H] in the dtype of x; sums are fp32, `silu(gate) * up` is rounded before it is
         quantised.
     """
-    tokens, top_k = ids.shape
-    home, owners = _blocks(ids.flatten().long(), gate_up.shape[0])
     layer = _Layer(gate_up, down, gate_up_scale, down_scale, x_scale, inner_scale, least)
-    padded = x.new_zeros((owners.shape[0] * ROWS, x.shape[1]))
-    padded.index_copy_(0, home, x.repeat_interleave(top_k, dim=0))
-    results = [
-        layer.products(rows, owner)
-        for rows, owner in zip(
-            padded.view(-1, ROWS, x.shape[1]).split(BLOCKS_AT_ONCE),
-            owners.split(BLOCKS_AT_ONCE),
-            strict=True,
-        )
-    ]
-    chosen = torch.cat(results).flatten(0, 1).index_select(0, home)
-    each = chosen.view(tokens, top_k, x.shape[1])
-    return (each * weights.float()[..., None]).sum(1).to(x.dtype)
+    return in_blocks(x, weights, ids, gate_up.shape[0], layer.products)
 
 
 def rows_in_fp8(x: Tensor, scale: Tensor | None, blocks: bool, least: float) -> tuple[Tensor, ...]:

@@ -51,8 +51,8 @@ def decode_config(
         dtype: element type of the queries.
         dims: values of a head.
         profile: the device.
-        fp8: the cache holds fp8, which is widened on its way to the product: in fp32, without a
-            pipeline and with more warps, as registers hold it.
+        fp8: whether the cache holds fp8, which is widened on its way to the product. In fp32 that
+            takes registers: more warps then, and no pipeline.
     """
     if fp8 and dtype == "float32" and dims > 64:
         return DecodeConfig(32 if dims <= 128 else 16, 8, 1)
@@ -66,7 +66,7 @@ def decode_config(
 def prefill_config(
     dtype: str, dims: int, profile: DeviceProfile, *, fp8: bool = False
 ) -> PrefillConfig:
-    """The configuration for heads of `dims` values (a power of two); arguments as above."""
+    """The configuration for heads of `dims` values; arguments as of `decode_config`."""
     if dtype == "float32":
         return PrefillConfig(32, 32 if dims <= 128 else 16, 4, 1)
     if fp8 and dims > 64 and profile.arch not in LARGE_TILES:

@@ -56,8 +56,8 @@ def _tile(
 ):  # fmt: skip
     """One tile of the result: columns of weights are the left operand, rows the right one.
 
-    Rows outside are not read where MASKED, and elsewhere repeat the last one: a load of every row
-    costs less without a mask, and one of the same row for all of them more than none.
+    Columns outside repeat the last one, and so do rows unless MASKED. A mask costs more than the
+    reading of a few rows too many, and less than reading a tile whose rows are mostly outside.
     """
     first = column_tile * TILE_COLUMNS
     column = first + tl.arange(0, TILE_COLUMNS)

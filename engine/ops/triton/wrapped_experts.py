@@ -26,7 +26,7 @@ COLUMNS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How the experts' products are cut.
+    """Sizes of a tile of the experts' products.
 
     Args:
         rows, n, k: of one program.
@@ -38,7 +38,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Tiling:
     """Tiles for few rows an expert and for many.
 
     Args:
@@ -55,14 +55,39 @@ class Cut:
     small_stages: int = 2
 
 
-CUTS: Mapping[int, Cut] = {
-    2: Cut(Tile(16, 64, 128), Tile(64, 128, 64)),
-    4: Cut(Tile(16, 32, 32), Tile(16, 32, 32), small_stages=3),
+TILINGS: Mapping[int, Tiling] = {
+    2: Tiling(Tile(16, 64, 128), Tile(64, 128, 64)),
+    4: Tiling(Tile(16, 32, 32), Tile(16, 32, 32), small_stages=3),
 }
 """By bytes of an element: 16-bit operands on tensor cores, fp32 on the ordinary ones.
 
 Those of 16 bits are the best of seven candidates on an H200, for 128 experts of 768 values.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Pairs of a row and one of its experts in tiles: low ones where few rows share an expert.
+
+    Attributes:
+        slots: int32, the pairs of each tile; -1 where there is none.
+        owners: int32 [tiles], the expert of each tile.
+        tiles: as many as any routing needs, of either kind.
+        low, high: the same of low tiles, and of the others.
+    """
+
+    slots: Tensor
+    owners: Tensor
+    tiles: Any
+    low: Any
+    high: Any
+
+    def programs(self, columns: int, few_n: int, many_n: int) -> Any:
+        """Of a grid: tiles by those of columns, `few_n` or `many_n` wide.
+
+        Factors stay inside of the maximum, where sizes can be written as expressions.
+        """
+        return torch.sym_max(-(-columns // few_n) * self.low, -(-columns // many_n) * self.high)
 
 
 def topk_softmax(
@@ -114,14 +139,44 @@ def moe_experts(
     x, weights, ids = (tensor.contiguous() for tensor in (x, weights, ids))
     count, hidden, width = down.shape
     tokens, top_k = ids.shape
-    cut = CUTS[x.element_size()]
+    tiling = TILINGS[x.element_size()]
+    few, many = tiling.few, tiling.many
     pairs: Any = tokens * top_k
-    few = cut.rows_each * count
-    low, high = _tiles(torch.sym_min(pairs, few), cut.few, count), _tiles(pairs, cut.many, count)
+    most = tiling.rows_each * count
+    at = placed(ids, pairs, count, most, (few.rows, many.rows), through)
+    sizes: Any = {"HIDDEN": hidden, "WIDTH": width, "TILE_N": many.n, "TILE_K": many.k}
+    sizes |= {"FEW_N": few.n, "FEW_K": few.k}
+    sizes |= {"FEW": most, "FEW_ROWS": few.rows, "ROWS": many.rows}
+    sizes["num_stages"] = tiling.stages if large_shared(x) else tiling.small_stages
+    inner = x.new_empty((pairs, width))
+    through(kernels.expert_up)[(at.programs(width, few.n, many.n),)](
+        x, gate_up, at.slots, at.owners, inner, pairs, at.tiles, TOP_K=top_k, **sizes
+    )
+    parts = x.new_empty((pairs, hidden))
+    through(kernels.expert_down)[(at.programs(hidden, few.n, many.n),)](
+        inner, down, weights, at.slots, at.owners, parts, pairs, at.tiles, **sizes
+    )
+    return summed(x, parts, ids, through)
+
+
+def placed(
+    ids: Tensor, pairs: Any, count: int, most: int, rows: tuple[int, int], through: Through
+) -> Places:
+    """Launch what sorts pairs into tiles.
+
+    Args:
+        ids: int32 [T, k], dense.
+        pairs: T * k.
+        count: experts.
+        most: pairs up to which tiles are low.
+        rows: of a low tile, and of another.
+        through: as `Through`.
+    """
+    low = _tiles(torch.sym_min(pairs, most), rows[0], count)
+    high = _tiles(pairs, rows[1], count)
     tiles = torch.sym_max(low, high)
-    slots = ids.new_empty((torch.sym_max(low * cut.few.rows, high * cut.many.rows),))
+    slots = ids.new_empty((torch.sym_max(low * rows[0], high * rows[1]),))
     owners = ids.new_empty((tiles,))
-    few_rows = {"FEW": few, "FEW_ROWS": cut.few.rows, "ROWS": cut.many.rows}
     through(kernels.expert_tiles)[(count,)](
         ids,
         slots,
@@ -131,34 +186,27 @@ def moe_experts(
         EXPERTS=count,
         LANES=power_of_two(count + 1),
         CHUNK=CHUNK,
-        **few_rows,
+        FEW=most,
+        FEW_ROWS=rows[0],
+        ROWS=rows[1],
     )
-    sizes: Any = {"HIDDEN": hidden, "WIDTH": width, "TILE_N": cut.many.n, "TILE_K": cut.many.k}
-    sizes |= {"FEW_N": cut.few.n, "FEW_K": cut.few.k, **few_rows}
-    sizes["num_stages"] = cut.stages if large_shared(x) else cut.small_stages
+    return Places(slots, owners, tiles, low, high)
 
-    def programs(columns: int) -> Any:
-        each = (-(-columns // one.n) for one in (cut.few, cut.many))
-        return torch.sym_max(*(a * b for a, b in zip(each, (low, high), strict=True)))
 
-    inner = x.new_empty((pairs, width))
-    through(kernels.expert_up)[(programs(width),)](
-        x, gate_up, slots, owners, inner, pairs, tiles, TOP_K=top_k, **sizes
-    )
-    parts = x.new_empty((pairs, hidden))
-    through(kernels.expert_down)[(programs(hidden),)](
-        inner, down, weights, slots, owners, parts, pairs, tiles, **sizes
-    )
+def _tiles(pairs: Any, rows: int, count: int) -> Any:
+    """As many as any routing of these pairs to `count` experts needs."""
+    return (pairs + rows - 1) // rows + torch.sym_min(pairs, count)
+
+
+def summed(x: Tensor, parts: Tensor, ids: Tensor, through: Through) -> Tensor:
+    """Launch what adds the parts [T * k, H] of each row, into a tensor like x [T, H]."""
+    tokens, top_k = ids.shape
+    hidden = parts.shape[1]
     out, lanes = x.new_empty(x.shape), min(COLUMNS, power_of_two(hidden))
     through(kernels.expert_sum)[(tokens, -(-hidden // lanes))](
         parts, out, TOP_K=top_k, HIDDEN=hidden, LANES=lanes
     )
     return out
-
-
-def _tiles(pairs: Any, tile: Tile, count: int) -> Any:
-    """As many as any routing of these pairs to `count` experts needs."""
-    return (pairs + tile.rows - 1) // tile.rows + torch.sym_min(pairs, count)
 
 
 OPERATORS = ("topk_softmax", "topk_sigmoid", "moe_experts")

@@ -31,7 +31,7 @@ MANY_COLUMNS = 16384
 """Columns from which on a program of few rows has twice as many: there are programs enough."""
 
 
-def cut_of(columns: int, moving: int, *, large: bool) -> dict[str, int]:
+def tiling_of(columns: int, moving: int, *, large: bool) -> dict[str, int]:
     """The tiles of a product; `large`: whether a block may have LARGE_SHARED."""
     if moving == 2:
         return BY_BLOCK
@@ -62,9 +62,9 @@ def scaled_linear(
     moving = 2 if w_scale.dim() == 2 else 0 if x_scale.numel() == 1 and x_scale.dim() < 2 else 1
     parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
     starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
-    cut = cut_of(columns, moving, large=large_shared(x))
-    few, many = -(-columns // cut["FEW_COLUMNS"]), -(-columns // cut["TILE_COLUMNS"])
-    tiles: Any = (rows + cut["TILE_ROWS"] - 1) // cut["TILE_ROWS"]
+    tiling = tiling_of(columns, moving, large=large_shared(x))
+    few, many = -(-columns // tiling["FEW_COLUMNS"]), -(-columns // tiling["TILE_COLUMNS"])
+    tiles: Any = (rows + tiling["TILE_ROWS"] - 1) // tiling["TILE_ROWS"]
     programs: Any = torch.sym_max(few, many * tiles)
     through(kernel)[(programs,)](
         x,
@@ -82,6 +82,6 @@ def scaled_linear(
         PARTS=parts,
         HAS_BIAS=bias is not None,
         BLOCK=BLOCK,
-        **cut,
+        **tiling,
     )
     return out

@@ -6,7 +6,6 @@ the compiler of the piece makes a kernel of that, which sees rows whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,13 +13,8 @@ from torch import Tensor
 
 from vcc.engine.ops.native_scaled import BLOCK
 from vcc.engine.ops.native_scaled_experts import rows_in_fp8
-from vcc.engine.ops.triton import experts
 from vcc.engine.ops.triton import scaled_experts as kernels
-from vcc.engine.ops.triton.sizes import power_of_two
-from vcc.engine.ops.triton.wrapped_experts import CHUNK, COLUMNS
-
-Through = Callable[[Any], Any]
-"""What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
+from vcc.engine.ops.triton.wrapped_experts import Through, placed, summed
 
 BY_ROW = {
     "BLOCK": BLOCK, "TILE_N": 64, "FEW_ROWS": 16, "FEW_STAGES": 4, "ROWS": 64, "STAGES": 3,
@@ -57,21 +51,21 @@ def scaled_experts(
     tokens, top_k = ids.shape
     pairs: Any = tokens * top_k
     by_block, flat = gate_up_scale.dim() == 3, ids.flatten()
-    cut = BY_BLOCK if by_block else BY_ROW
-    slots, owners, tiles = _places(ids, pairs, count, cut, through)
-    form: Any = {"BY_BLOCK": by_block, "HIDDEN": hidden, "WIDTH": width, **cut}
-    form |= {"FEW": ROWS_EACH * count}
+    tiling, most = BY_BLOCK if by_block else BY_ROW, ROWS_EACH * count
+    at = placed(ids, pairs, count, most, (tiling["FEW_ROWS"], tiling["ROWS"]), through)
+    form: Any = {"BY_BLOCK": by_block, "HIDDEN": hidden, "WIDTH": width, **tiling, "FEW": most}
+    n = tiling["TILE_N"]
     # With scales of experts a row is another one for each of its experts.
     own = x if x_scale is None else x.repeat_interleave(top_k, 0)
     values, scale, moving = _quantised(own, x_scale, flat, by_block, least)
     inner = x.new_empty((pairs, width))
-    through(kernels.scaled_expert_up)[(_programs(width, cut, tiles),)](
+    through(kernels.scaled_expert_up)[(at.programs(width, n, n),)](
         values,
         gate_up,
         scale,
         gate_up_scale,
-        slots,
-        owners,
+        at.slots,
+        at.owners,
         inner,
         pairs,
         SHARE=top_k if x_scale is None else 1,
@@ -81,59 +75,21 @@ def scaled_experts(
     )
     values, scale, moving = _quantised(inner, inner_scale, flat, by_block, least)
     parts = x.new_empty((pairs, hidden), dtype=torch.float32)
-    through(kernels.scaled_expert_down)[(_programs(hidden, cut, tiles),)](
+    through(kernels.scaled_expert_down)[(at.programs(hidden, n, n),)](
         values,
         down,
         scale,
         down_scale,
         weights,
-        slots,
-        owners,
+        at.slots,
+        at.owners,
         parts,
         pairs,
         MOVING=moving,
         BY_ROW=down_scale.shape[1] == hidden,
         **form,
     )
-    out, lanes = x.new_empty(x.shape), min(COLUMNS, power_of_two(hidden))
-    through(experts.expert_sum)[(tokens, -(-hidden // lanes))](
-        parts, out, TOP_K=top_k, HIDDEN=hidden, LANES=lanes
-    )
-    return out
-
-
-def _places(
-    ids: Tensor, pairs: Any, count: int, cut: Mapping[str, int], through: Through
-) -> tuple[Tensor, Tensor, tuple[Any, Any]]:
-    """The pairs of each tile, its expert, and how many tiles any routing needs, of either kind."""
-    few: Any = torch.sym_min(pairs, ROWS_EACH * count)
-    low, high = (
-        (some + cut[rows] - 1) // cut[rows] + torch.sym_min(some, count)
-        for some, rows in ((few, "FEW_ROWS"), (pairs, "ROWS"))
-    )
-    tiles = torch.sym_max(low, high)
-    slots = ids.new_empty((torch.sym_max(low * cut["FEW_ROWS"], high * cut["ROWS"]),))
-    owners = ids.new_empty((tiles,))
-    through(experts.expert_tiles)[(count,)](
-        ids,
-        slots,
-        owners,
-        pairs,
-        tiles,
-        EXPERTS=count,
-        LANES=power_of_two(count + 1),
-        ROWS=cut["ROWS"],
-        CHUNK=CHUNK,
-        FEW=ROWS_EACH * count,
-        FEW_ROWS=cut["FEW_ROWS"],
-    )
-    return slots, owners, (low, high)
-
-
-def _programs(columns: int, cut: Mapping[str, int], tiles: tuple[Any, Any]) -> Any:
-    """Of a grid: tiles of either kind by those of columns. Factors stay inside of the maximum."""
-    wide = -(-columns // cut["TILE_N"])
-    return torch.sym_max(*(wide * some for some in tiles))
+    return summed(x, parts, ids, through)
 
 
 def _quantised(

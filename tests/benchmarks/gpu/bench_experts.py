@@ -127,12 +127,12 @@ def tiled(text: str) -> Iterator[None]:
     """Our kernels with another cut, for 16-bit types."""
     from vcc.engine.ops.triton import wrapped_experts
 
-    kept, tile = wrapped_experts.CUTS, wrapped_experts.Tile(*map(int, text.split("x")))
-    wrapped_experts.CUTS = {**kept, 2: wrapped_experts.Cut(tile, tile)}
+    kept, tile = wrapped_experts.TILINGS, wrapped_experts.Tile(*map(int, text.split("x")))
+    wrapped_experts.TILINGS = {**kept, 2: wrapped_experts.Tiling(tile, tile)}
     try:
         yield
     finally:
-        wrapped_experts.CUTS = kept
+        wrapped_experts.TILINGS = kept
 
 
 def _exact(layer: Any, x: Any, weights: Any, ids: Any) -> Any:

@@ -5,15 +5,12 @@ bf16 is left to the device: the interpreter's products of it are wrong.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
+from support.interpreted import run_interpreted
 from support.kernel_cases import CASES, CPU_CASES, Backend
-from support.sources import ROOT
 
 from vcc.engine.ops.register import load_ops
 
@@ -27,12 +24,7 @@ INTERPRETED = (
 
 @pytest.mark.parametrize(("names", "dtype"), INTERPRETED, ids=str)
 def test_kernels_by_the_interpreter(names: tuple[str, ...], dtype: str) -> None:
-    command = [sys.executable, "-m", "support.kernel_cases", *names, "--dtype", dtype]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    run_interpreted("kernel_cases", *names, "--dtype", dtype)
 
 
 @pytest.mark.parametrize("name", CPU_CASES)

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from support.cuda_child import in_a_gpu_build
-from support.sources import ROOT
+from support.interpreted import run_interpreted
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_kernels_by_the_interpreter(dtype: str) -> None:
-    command = [sys.executable, "-m", "support.fused_cases", "--dtype", dtype]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    run_interpreted("fused_cases", "--dtype", dtype)
 
 
 def test_every_kernel_is_one_launch_of_a_piece_for_sm_90() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from support.sources import ROOT
+from support.interpreted import run_interpreted
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.cubin import read_cubin
@@ -19,12 +16,7 @@ FP8 = "float8_e4m3fn"
 
 
 def test_kernels_by_the_interpreter() -> None:
-    command = [sys.executable, "-m", "support.kv_fp8_cases"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    run_interpreted("kv_fp8_cases")
 
 
 def kernels(facts: Facts, dim: int, *, scaled: bool) -> list[KernelSpec]:

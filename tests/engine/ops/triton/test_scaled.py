@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from support.sources import ROOT
+from support.interpreted import run_interpreted
 
 from vcc.engine.graphs.cubin import read_cubin
 from vcc.engine.ops.triton.scaled import scaled_linear
 from vcc.engine.ops.triton.specs import KernelSpec
 from vcc.engine.ops.triton.wrapped import LARGE_SHARED
-from vcc.engine.ops.triton.wrapped_scaled import cut_of
+from vcc.engine.ops.triton.wrapped_scaled import tiling_of
 from vcc.engine.torch_shim.profiles import PROFILES
 
 
 def test_products_by_the_interpreter() -> None:
-    command = [sys.executable, "-m", "support.scaled_cases"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    run_interpreted("scaled_cases")
 
 
 def spec(moving: int, columns: int = 4096, *, large: bool = False) -> KernelSpec:
@@ -32,7 +24,7 @@ def spec(moving: int, columns: int = 4096, *, large: bool = False) -> KernelSpec
     types |= {"bias": "*bf16", "out": "*bf16"}
     constants = {"COLUMNS": columns, "DEPTH": 4096, "MOVING": moving, "FIRST": 2048, "SECOND": 3072}
     constants |= {"PARTS": 3 if moving != 2 else 0, "HAS_BIAS": False, "BLOCK": 128}
-    constants |= cut_of(columns, moving, large=large)
+    constants |= tiling_of(columns, moving, large=large)
     warps = constants.pop("num_warps")
     parameters = (*types.items(), ("rows", "i32"))
     return KernelSpec(scaled_linear, parameters, constants, frozenset(types), warps)

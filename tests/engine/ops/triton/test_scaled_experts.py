@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from support.sources import ROOT
+from support.interpreted import run_interpreted
 
 from vcc.engine.graphs.cubin import read_cubin
 from vcc.engine.ops.triton.scaled_experts import scaled_expert_down, scaled_expert_up
@@ -19,12 +16,7 @@ from vcc.engine.torch_shim.profiles import PROFILES
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow)])
 def test_experts_by_the_interpreter(dtype: str) -> None:
-    command = [sys.executable, "-m", "support.scaled_expert_cases", dtype]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        command, env=environment, cwd=ROOT / "tests", capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    run_interpreted("scaled_expert_cases", dtype)
 
 
 FP8, FP32, BF16 = "*fp8e4nv", "*fp32", "*bf16"
