@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.flow import Forcer, ask, booted, built, draw_prompts, force
+from support.flow import ask, booted, built, draw_prompts, forced_logits
 from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
 from support.numbers import assert_quantised
-from torch import Tensor
 
 from vcc.cache.store import Store
 from vcc.engine.runtime.generate import generate
@@ -49,20 +48,14 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
     assert told["reason"].startswith("fp8 (")
     fired = {one["name"] for one in info.info["passes"] if one["matches"]}
     assert form == "plain" or fired >= FIRES
-    first = logits(asked, store)
+    first = forced_logits(asked, store, PROMPTS, SCHEDULE)
     assert built(asked, store).reused
-    assert torch.equal(logits(asked, store), first)
+    assert torch.equal(forced_logits(asked, store, PROMPTS, SCHEDULE), first)
     reference, peer = (
         torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
         for dtype in (torch.float32, torch.bfloat16)
     )
     assert_quantised(first, reference, peer)
-
-
-def logits(asked: Any, store: Store) -> Tensor:
-    runner = booted(asked, store, lengths=[256] * len(PROMPTS)).runner
-    found = force(Forcer(runner), PROMPTS, SCHEDULE)
-    return torch.cat([found[one] for one in PROMPTS])
 
 
 def test_nan_in_one_weight_is_told_with_every_token(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.flow import Forcer, ask, booted, built, draw_prompts, force
+from support.flow import ask, built, draw_prompts, forced_logits
 from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
 from support.numbers import assert_quantised
 
@@ -34,17 +34,11 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
     info = built(asked, store).loaded.manifest.info
     told = [row["op"] for row in info["ops"] if row["reason"].startswith("fp8 (")]
     assert told == ["scaled_linear", "scaled_experts"]
-    first = logits(asked, store)
+    first = forced_logits(asked, store, PROMPTS, SCHEDULE)
     assert built(asked, store).reused
-    assert torch.equal(logits(asked, store), first)
+    assert torch.equal(forced_logits(asked, store, PROMPTS, SCHEDULE), first)
     reference, peer = (
         torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
         for dtype in (torch.float32, torch.bfloat16)
     )
     assert_quantised(first, reference, peer)
-
-
-def logits(asked: object, store: Store) -> torch.Tensor:
-    runner = booted(asked, store, lengths=[256] * len(PROMPTS)).runner
-    found = force(Forcer(runner), PROMPTS, SCHEDULE)
-    return torch.cat([found[one] for one in PROMPTS])

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 from support.checkpoints import make_checkpoint
-from support.flow import Forcer, ask, booted, built, draw_prompts, force
+from support.flow import Forcer, ask, booted, built, draw_prompts, force, forced_logits
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
 from support.kv_fp8 import add_scales, kv_logits, plain_model
 from support.numbers import assert_quantised
 from support.traced_checkpoints import make_traced
-from torch import Tensor
 
 from vcc.cache.store import Store
 from vcc.engine.request import look_up, settle
@@ -53,9 +52,9 @@ def test_scales_of_a_checkpoint_reach_the_operators(
     assert dict(info.request)["model.kv_cache_dtype"] == "fp8"
     fired = {one["name"] for one in info.info["passes"] if one["matches"]}
     assert ("fuse_rope_kv_write" in fired) == (form != "plain")
-    first = logits(asked, store)
+    first = forced_logits(asked, store, PROMPTS, SCHEDULE)
     assert built(asked, store).reused
-    assert torch.equal(logits(asked, store), first)
+    assert torch.equal(forced_logits(asked, store, PROMPTS, SCHEDULE), first)
     reference, peer = (
         torch.cat([kv_logits(model, one, SCALES) for one in PROMPTS.values()]) for model in models
     )
@@ -99,7 +98,7 @@ def test_a_decoder_of_transformers_has_it_too(tmp_path: Path) -> None:
     reference, peer = (
         torch.cat([kv_logits(model, one, {}) for one in PROMPTS.values()]) for model in models
     )
-    assert_quantised(logits(asked, store), reference, peer)
+    assert_quantised(forced_logits(asked, store, PROMPTS, SCHEDULE), reference, peer)
 
 
 def cache_bytes(runner: Any) -> int:
@@ -107,9 +106,3 @@ def cache_bytes(runner: Any) -> int:
     (code,) = runner._parts.codes
     names = [one.name for one in code.program.of_role("input") if one.name.startswith("kv_cache")]
     return sum(code.memory.view(name, {}).nbytes for name in names)
-
-
-def logits(asked: Any, store: Store) -> Tensor:
-    runner = booted(asked, store, lengths=[256] * len(PROMPTS)).runner
-    found = force(Forcer(runner), PROMPTS, SCHEDULE)
-    return torch.cat([found[one] for one in PROMPTS])

@@ -118,6 +118,36 @@ def _hint(size: int | str, ranges: Mapping[str, tuple[int, int]]) -> int:
     return size if isinstance(size, int) else min(16, ranges[size][1])
 
 
+def fused_seam(spec: Any) -> Any:
+    """The work of a decoder's seam in bf16, quantisations fused; inside a body.
+
+    Args:
+        spec: a decoder of two layers, whose weights are fp8.
+    """
+    from support.decoders import SHAPE
+    from vcc.engine.config.target import Target
+    from vcc.engine.config.types import DEFAULT_SPLITTING_OPS, CompilationConfig, PassConfig
+    from vcc.engine.graphs.planner.pieces import compile_piece
+    from vcc.engine.ops.choice import OpChoice
+    from vcc.engine.ops.register import load_ops
+    from vcc.engine.partition.split import split
+    from vcc.engine.passes.apply import PASSES, apply
+    from vcc.engine.passes.base import PassContext
+    from vcc.engine.torch_shim.fx_wrapper import cuda_options
+    from vcc.engine.trace.decoder import decoder_trace
+    from vcc.engine.trace.trace import trace
+
+    load_ops()
+    ops = OpChoice(frozenset({"rms_norm", "silu_and_mul"}), "triton")
+    with torch.device("cuda"):
+        request = decoder_trace(spec, torch.bfloat16, ops, SHAPE)
+    fusions = PassConfig(fuse_norm_quant=True, fuse_act_quant=True)
+    context = PassContext(CompilationConfig(pass_config=fusions), target=Target.parse("sm_90"))
+    traced = apply(trace(request), PASSES, context).traced
+    seam = split(traced, DEFAULT_SPLITTING_OPS, ()).unique[1]
+    return compile_piece(seam, SM_90, cuda_options({}), strided=range(9)).work
+
+
 def planned(pieces: Any, **options: Any) -> Any:
     """The work of the only piece."""
     from vcc.engine.graphs.planner.pieces import compile_piece

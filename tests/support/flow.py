@@ -161,6 +161,17 @@ class Forcer:
         return self.tables[sequence][position // size] * size + position % size
 
 
+def forced_logits(
+    asked: BuildRequest,
+    store: Store,
+    prompts: Mapping[int, Sequence[int]],
+    schedule: Sequence[Mapping[int, int]],
+) -> Tensor:
+    """Logits [tokens, vocab] of all prompts one after another, from a runner of its own."""
+    found = force(Forcer(booted(asked, store, [256] * len(prompts)).runner), prompts, schedule)
+    return torch.cat([found[one] for one in prompts])
+
+
 def force(
     forcer: Forcer,
     prompts: Mapping[int, Sequence[int]],

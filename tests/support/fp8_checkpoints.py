@@ -124,6 +124,18 @@ def make_fp8_checkpoint(
     return directory
 
 
+def altered(directory: Path, place: Path, tensors: Mapping[str, Tensor | None]) -> Path:
+    """A copy of a checkpoint in which some tensors are others, or missing where None."""
+    state = load_file(directory / "model.safetensors")
+    for name, tensor in tensors.items():
+        state.pop(name, None)
+        if tensor is not None:
+            state[name] = tensor
+    save_file(state, place / "model.safetensors", {"format": "pt"})
+    (place / "config.json").write_text((directory / "config.json").read_text())
+    return place
+
+
 def is_projection(name: str) -> bool:
     """Whether a tensor is the weight of a projection of a layer."""
     return name.endswith("_proj.weight") and "experts" not in name

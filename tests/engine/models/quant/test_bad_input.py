@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES
-from support.fp8_checkpoints import BLOCK_SIZES, LAYOUTS, make_fp8_checkpoint, scheme
+from support.fp8_checkpoints import BLOCK_SIZES, LAYOUTS, altered, make_fp8_checkpoint, scheme
 
 from vcc.cache.errors import ConfigError, DeviceError, ModelError, UsageError
 from vcc.engine.config.target import Target
@@ -233,15 +233,8 @@ DAMAGE: list[tuple[str, dict[str, torch.Tensor | None]]] = [
 def test_tensors_that_do_not_fit_are_named(
     good: Path, tmp_path: Path, message: str, change: dict[str, torch.Tensor | None]
 ) -> None:
-    state = load_file(good / "model.safetensors")
-    for name, tensor in change.items():
-        state.pop(name, None)
-        if tensor is not None:
-            state[name] = tensor
-    save_file(state, tmp_path / "model.safetensors", {"format": "pt"})
-    (tmp_path / "config.json").write_text((good / "config.json").read_text())
     with pytest.raises(ModelError, match=message) as caught:
-        open_source(str(tmp_path))
+        open_source(str(altered(good, tmp_path, change)))
     assert int(caught.value.exit) == 2
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES, make_checkpoint
 from support.flow import ask
-from support.fp8_checkpoints import LAYOUTS, make_fp8_checkpoint, scheme
+from support.fp8_checkpoints import LAYOUTS, altered, make_fp8_checkpoint, scheme
 from support.kv_fp8 import add_scales
 
 from vcc.cache.errors import ConfigError, DeviceError, ModelError, UsageError
@@ -79,19 +78,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return add_scales(directory, SCALES)
 
 
-def damaged(checkpoint: Path, place: Path, value: torch.Tensor | None) -> Path:
-    """A copy whose second layer has another V scale, or none."""
-    state = load_file(checkpoint / "model.safetensors")
-    name = "model.layers.1.self_attn.v_scale"
-    if value is None:
-        del state[name]
-    else:
-        state[name] = value
-    save_file(state, place / "model.safetensors", {"format": "pt"})
-    (place / "config.json").write_text((checkpoint / "config.json").read_text())
-    return place
-
-
+V_SCALE = "model.layers.1.self_attn.v_scale"
 WRONG = {
     "missing": (None, "v_scale is missing"),
     "of heads": (torch.ones(2), r"v_scale is \[2\], the config says \[1\]"),
@@ -108,8 +95,7 @@ WRONG = {
 def test_scales_that_are_none_are_refused(name: str, checkpoint: Path, tmp_path: Path) -> None:
     value, message = WRONG[name]
     with pytest.raises(ModelError) as caught:
-        open_source(str(damaged(checkpoint, tmp_path, value)))
-
+        open_source(str(altered(checkpoint, tmp_path, {V_SCALE: value})))
     assert re.search(message, str(caught.value)), caught.value
     assert int(caught.value.exit) == 2
 
@@ -117,7 +103,7 @@ def test_scales_that_are_none_are_refused(name: str, checkpoint: Path, tmp_path:
 def test_scales_without_a_scheme_are_not_part_of_the_model(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    place = damaged(checkpoint, tmp_path, torch.ones(1))
+    place = altered(checkpoint, tmp_path, {V_SCALE: torch.ones(1)})
     config = json.loads((place / "config.json").read_text())
     del config["quantization_config"]["kv_cache_scheme"]
     (place / "config.json").write_text(json.dumps(config))
