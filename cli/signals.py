@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -38,7 +39,7 @@ def catch_signals() -> Callable[[], None]:
         if handler is not signal.SIG_IGN:
             previous[number] = handler
             signal.signal(number, _terminate)
-    sys.unraisablehook = _send_again
+    sys.unraisablehook = partial(_send_again, hook)
 
     def put_back() -> None:
         sys.unraisablehook = hook
@@ -58,7 +59,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminate(signal.Signals(number).name)
 
 
-def _send_again(lost: Any) -> None:
+def _send_again(otherwise: Callable[[Any], object], lost: Any) -> None:
     """An exception that ended in a callback of the interpreter, such as those around a fork.
 
     That of a signal would be printed and forgotten, and the command would go on as if nobody had
@@ -70,7 +71,7 @@ def _send_again(lost: Any) -> None:
     elif isinstance(caught, Terminate):
         number = signal.Signals[caught.name]
     else:
-        sys.__unraisablehook__(lost)
+        otherwise(lost)
         return
     again = threading.Timer(SOON_S, os.kill, (os.getpid(), number))
     again.daemon = True

@@ -13,34 +13,9 @@ constexpr int64_t kItemPairs = 96, kItemBytes = 256 << 10;
 // Columns of an item: whole vectors, and not so many that threads wait for the last one.
 constexpr int64_t kFewestColumns = 16, kMostColumns = 128;
 
-struct Shape {
-  int64_t tokens, top_k, experts, hidden, width;
-};
-
 void check_dense(const Tensor& t, const Tensor& x, const char* name) {
-  check_layout(t, 3, kOp, name);
   check_same_dtype(t, x, kOp, name, "x");
   VCC_CHECK(t.is_contiguous(), kOp, ": ", name, " must be contiguous");
-}
-
-Shape checked(const Tensor& x, const Tensor& gate_up, const Tensor& down, const Tensor& weights,
-              const Tensor& ids) {
-  check_layout(x, 2, kOp, "x");
-  check_dense(gate_up, x, "gate_up");
-  check_dense(down, x, "down");
-  check_layout(weights, 2, kOp, "weights");
-  check_type(weights, ScalarType::Float, kOp, "weights");
-  check_layout(ids, 2, kOp, "ids");
-  check_type(ids, ScalarType::Int, kOp, "ids");
-  const Shape s{x.size(0), ids.size(1), gate_up.size(0), x.size(1), down.size(2)};
-  check_size(gate_up, 1, 2 * s.width, kOp, "gate_up", "twice the last dimension of down");
-  check_size(gate_up, 2, s.hidden, kOp, "gate_up", "the columns of x");
-  check_size(down, 0, s.experts, kOp, "down", "the experts of gate_up");
-  check_size(down, 1, s.hidden, kOp, "down", "the columns of x");
-  check_size(ids, 0, s.tokens, kOp, "ids", "the rows of x");
-  check_size(weights, 0, s.tokens, kOp, "weights", "the rows of x");
-  check_size(weights, 1, s.top_k, kOp, "weights", "the columns of ids");
-  return s;
 }
 
 int64_t columns_of(int64_t depth, int64_t item_size) {
@@ -92,7 +67,9 @@ void run(const ExpertsArgs& e, const ExpertKernels& kernels, int64_t item_size, 
 Tensor moe_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                    const Tensor& weights, const Tensor& ids) {
   const Dtype dtype = dtype_of(x, kOp, "x");
-  const Shape s = checked(x, gate_up, down, weights, ids);
+  const ExpertShape s = expert_shape(x, gate_up, down, weights, ids, kOp);
+  check_dense(gate_up, x, "gate_up");
+  check_dense(down, x, "down");
   const Tensor out = torch::stable::new_empty(x, x.sizes());
   thread_local Pairs pairs;
   pairs.sort(weights, ids, s.experts, kOp);

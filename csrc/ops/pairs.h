@@ -1,4 +1,5 @@
-// Pairs of a row and one of its experts, in order of expert, then of row.
+// What operators of experts share: the checks of their arguments, and pairs of a row and one of its
+// experts, in order of expert, then of row.
 #pragma once
 
 #include <vector>
@@ -6,6 +7,30 @@
 #include "check.h"
 
 namespace vcc {
+
+struct ExpertShape {
+  int64_t tokens, top_k, experts, hidden, width;
+};
+
+inline ExpertShape expert_shape(const Tensor& x, const Tensor& gate_up, const Tensor& down,
+                                const Tensor& weights, const Tensor& ids, const char* op) {
+  check_layout(x, 2, op, "x");
+  check_layout(gate_up, 3, op, "gate_up");
+  check_layout(down, 3, op, "down");
+  check_layout(weights, 2, op, "weights");
+  check_type(weights, ScalarType::Float, op, "weights");
+  check_layout(ids, 2, op, "ids");
+  check_type(ids, ScalarType::Int, op, "ids");
+  const ExpertShape s{x.size(0), ids.size(1), gate_up.size(0), x.size(1), down.size(2)};
+  check_size(gate_up, 1, 2 * s.width, op, "gate_up", "twice the last dimension of down");
+  check_size(gate_up, 2, s.hidden, op, "gate_up", "the columns of x");
+  check_size(down, 0, s.experts, op, "down", "the experts of gate_up");
+  check_size(down, 1, s.hidden, op, "down", "the columns of x");
+  check_size(ids, 0, s.tokens, op, "ids", "the rows of x");
+  check_size(weights, 0, s.tokens, op, "weights", "the rows of x");
+  check_size(weights, 1, s.top_k, op, "weights", "the columns of ids");
+  return s;
+}
 
 struct Pairs {
   std::vector<int64_t> first, next;  // first pair of each expert, then the number of pairs

@@ -37,10 +37,11 @@ inline Quantised quantised_like(const Tensor& like, int64_t width, int64_t block
                                 const char* op) {
   VCC_CHECK(block >= 0 && (block == 0 || width % block == 0), op, ": block_size must divide the ",
             width, " values of a row, it is ", block);
+  VCC_CHECK(width > 0, op, ": rows of no values have no scale");
   Quantised out = quantised_like(like, width);
   if (block) out.args.block = block;
   std::vector<int64_t> sizes(like.sizes().begin(), like.sizes().end());
-  sizes.back() = width ? width / out.args.block : 1;
+  sizes.back() = width / out.args.block;
   out.scales = torch::stable::new_empty(like, sizes, ScalarType::Float);
   out.args.scales = static_cast<float*>(out.scales.mutable_data_ptr());
   out.args.least = static_cast<float>(least);

@@ -11,10 +11,6 @@ constexpr const char* kOp = "scaled_experts";
 // Pairs that are in memory at a time, and columns of a work item where rows are few.
 constexpr int64_t kRunPairs = 256, kItemColumns = 32;
 
-struct Shape {
-  int64_t tokens, top_k, experts, hidden, width;
-};
-
 // Weights of all experts in fp8, and how their scales lie.
 struct Matrix {
   const uint8_t* values;
@@ -83,8 +79,8 @@ Matrix matrix_of(const Tensor& t, const Tensor& scale, int64_t parts, const char
   return m;
 }
 
-Moving moving_of(const std::optional<Tensor>& scale, const Shape& s, int64_t width, bool blocks,
-                 double least, const char* name) {
+Moving moving_of(const std::optional<Tensor>& scale, const ExpertShape& s, int64_t width,
+                 bool blocks, double least, const char* name) {
   Moving m{nullptr, blocks ? kScaleBlock : width, static_cast<float>(least)};
   if (scale) {
     VCC_CHECK(scale->numel() == s.experts, kOp, ": ", name, " must have a number for each of the ",
@@ -94,28 +90,6 @@ Moving moving_of(const std::optional<Tensor>& scale, const Shape& s, int64_t wid
   VCC_CHECK(scale || !blocks || width % kScaleBlock == 0, kOp, ": rows of ", width,
             " values are no whole blocks of ", int64_t{kScaleBlock});
   return m;
-}
-
-Shape checked(const Tensor& x, const Tensor& gate_up, const Tensor& down, const Tensor& weights,
-              const Tensor& ids) {
-  check_layout(x, 2, kOp, "x");
-  check_layout(gate_up, 3, kOp, "gate_up");
-  check_layout(down, 3, kOp, "down");
-  check_layout(weights, 2, kOp, "weights");
-  check_type(weights, ScalarType::Float, kOp, "weights");
-  check_layout(ids, 2, kOp, "ids");
-  check_type(ids, ScalarType::Int, kOp, "ids");
-  const Shape s{x.size(0), ids.size(1), gate_up.size(0), x.size(1), down.size(2)};
-  check_size(gate_up, 1, 2 * s.width, kOp, "gate_up", "twice the last dimension of down");
-  check_size(gate_up, 2, s.hidden, kOp, "gate_up", "the columns of x");
-  check_size(down, 0, s.experts, kOp, "down", "the experts of gate_up");
-  check_size(down, 1, s.hidden, kOp, "down", "the columns of x");
-  check_size(ids, 0, s.tokens, kOp, "ids", "the rows of x");
-  check_size(weights, 0, s.tokens, kOp, "weights", "the rows of x");
-  check_size(weights, 1, s.top_k, kOp, "weights", "the columns of ids");
-  VCC_CHECK(s.hidden > 0 && s.width > 0, kOp, ": rows of ", s.hidden, " values and experts of ",
-            s.width, " have no scale");
-  return s;
 }
 
 // One row of `width` values through fp8, into fp32.
@@ -168,7 +142,7 @@ struct Call {
   const char* x;
   int64_t x_stride;  // bytes
   Dtype dtype;
-  Shape shape;
+  ExpertShape shape;
   Matrix gate_up, down;
   Moving outer, inner;
   const Pairs& pairs;
@@ -235,7 +209,9 @@ Tensor scaled_experts(const Tensor& x, const Tensor& gate_up, const Tensor& down
                       std::optional<Tensor> x_scale, std::optional<Tensor> inner_scale,
                       const Tensor& weights, const Tensor& ids, double least) {
   const Dtype dtype = dtype_of(x, kOp, "x");
-  const Shape s = checked(x, gate_up, down, weights, ids);
+  const ExpertShape s = expert_shape(x, gate_up, down, weights, ids, kOp);
+  VCC_CHECK(s.hidden > 0 && s.width > 0, kOp, ": rows of ", s.hidden, " values and experts of ",
+            s.width, " have no scale");
   const Matrix outer = matrix_of(gate_up, gate_up_scale, 2, "gate_up", "gate_up_scale");
   const Matrix inner = matrix_of(down, down_scale, 1, "down", "down_scale");
   VCC_CHECK(outer.blocks == inner.blocks, kOp,

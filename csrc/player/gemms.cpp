@@ -56,7 +56,7 @@ void Gemms::finish() {
   changed_.notify_all();
 }
 
-const GemmOffer& Gemms::offered(uint32_t offer) const {
+GemmOffer Gemms::offered(uint32_t offer) const {
   const std::lock_guard lock(lock_);
   VCC_EXPECT(offer < offers_.size(), "an offer of the GEMM store");
   return offers_[offer];

@@ -72,7 +72,7 @@ class Gemms {
   // variant computes them.
   void finish();
 
-  const GemmOffer& offered(uint32_t offer) const;
+  GemmOffer offered(uint32_t offer) const;
 
   // For `rows` rows where the buffers hold `most`: the entry of the smallest sufficient number of
   // rows, else the first variant that fits. Does not wait.

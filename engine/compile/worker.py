@@ -161,12 +161,13 @@ def _unexpected(job: Job, error: BaseException) -> CompileError:
 
 def _check_room(job: Job, said: str) -> None:
     """What failed for want of room is no fault of the piece."""
-    full = os.strerror(errno.ENOSPC)
-    if full not in said and shutil.disk_usage(job.folder).free >= LEAST_ROOM:
+    full, disk = os.strerror(errno.ENOSPC), shutil.disk_usage(job.folder)
+    # Some file systems say nothing of their size.
+    if full not in said and (disk.free >= LEAST_ROOM or not disk.total):
         return
     raise StorageError(
         f"there is no room to compile in {job.folder.parent}",
-        full,
+        f"{disk.free} bytes are free; the compiler said: {said or 'nothing'}",
         "set TMPDIR to a folder with more room, such as 1 GB",
     )
 

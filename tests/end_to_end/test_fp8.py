@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support.flow import ask, booted, built, draw_prompts, forced_logits
-from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
+from support.flow import ask, booted, built, draw_prompts, logits_of_both_boots
+from support.fp8_checkpoints import fp8_references, make_fp8_checkpoint
 from support.numbers import assert_quantised
 
 from vcc.cache.store import Store
@@ -48,14 +48,8 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
     assert told["reason"].startswith("fp8 (")
     fired = {one["name"] for one in info.info["passes"] if one["matches"]}
     assert form == "plain" or fired >= FIRES
-    first = forced_logits(asked, store, PROMPTS, SCHEDULE)
-    assert built(asked, store).reused
-    assert torch.equal(forced_logits(asked, store, PROMPTS, SCHEDULE), first)
-    reference, peer = (
-        torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    assert_quantised(first, reference, peer)
+    found = logits_of_both_boots(asked, store, PROMPTS, SCHEDULE)
+    assert_quantised(found, *fp8_references(directory, layout, PROMPTS.values()))
 
 
 def test_nan_in_one_weight_is_told_with_every_token(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from support.flow import ask, built, draw_prompts, forced_logits
-from support.fp8_checkpoints import fp8_logits, make_fp8_checkpoint
+from support.flow import ask, built, draw_prompts, logits_of_both_boots
+from support.fp8_checkpoints import fp8_references, make_fp8_checkpoint
 from support.numbers import assert_quantised
 
 from vcc.cache.store import Store
@@ -34,11 +33,5 @@ def test_logits_keep_to_the_rule_and_are_the_same_from_the_store(
     info = built(asked, store).loaded.manifest.info
     told = [row["op"] for row in info["ops"] if row["reason"].startswith("fp8 (")]
     assert told == ["scaled_linear", "scaled_experts"]
-    first = forced_logits(asked, store, PROMPTS, SCHEDULE)
-    assert built(asked, store).reused
-    assert torch.equal(forced_logits(asked, store, PROMPTS, SCHEDULE), first)
-    reference, peer = (
-        torch.cat([fp8_logits(directory, layout, p, dtype) for p in PROMPTS.values()])
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    assert_quantised(first, reference, peer)
+    found = logits_of_both_boots(asked, store, PROMPTS, SCHEDULE)
+    assert_quantised(found, *fp8_references(directory, layout, PROMPTS.values()))

@@ -172,6 +172,23 @@ def forced_logits(
     return torch.cat([found[one] for one in prompts])
 
 
+def logits_of_both_boots(
+    asked: BuildRequest,
+    store: Store,
+    prompts: Mapping[int, Sequence[int]],
+    schedule: Sequence[Mapping[int, int]],
+) -> Tensor:
+    """`forced_logits` of what was built, which a second build finds and whose boot gives again.
+
+    Raises:
+        AssertionError: the second build made something, or its logits differ.
+    """
+    first = forced_logits(asked, store, prompts, schedule)
+    assert built(asked, store).reused
+    assert torch.equal(forced_logits(asked, store, prompts, schedule), first)
+    return first
+
+
 def force(
     forcer: Forcer,
     prompts: Mapping[int, Sequence[int]],

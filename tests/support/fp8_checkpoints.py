@@ -7,7 +7,7 @@ document them, and a reference that dequantises weights and quantises activation
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -262,3 +262,15 @@ def fp8_logits(
     """transformers' logits [tokens, vocab]; arguments as in `fp8_reference`."""
     with torch.no_grad():
         return fp8_reference(directory, layout, dtype, moving)(torch.tensor([list(ids)])).logits[0]
+
+
+def fp8_references(
+    directory: Path, layout: str, prompts: Iterable[Sequence[int]]
+) -> tuple[Tensor, Tensor]:
+    """`fp8_logits` of all prompts, one after another: in fp32, and in bf16 for the peer's."""
+    every = [*prompts]
+    reference, peer = (
+        torch.cat([fp8_logits(directory, layout, one, dtype) for one in every])
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    return reference, peer

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from vcc.cache.errors import CompileError
 from vcc.engine.graphs.planner.arithmetic import is_dense
 from vcc.engine.graphs.planner.memory import Located
 from vcc.engine.graphs.planner.refusal import refused
@@ -26,7 +27,7 @@ from vcc.engine.ops.triton.registry import (
     launches,
     sample_launches,
 )
-from vcc.engine.torch_shim.nodes import argument_names
+from vcc.engine.torch_shim.nodes import absent_tensors, argument_names
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 
 STRIDED: Mapping[str, frozenset[str]] = {
@@ -97,7 +98,14 @@ def tensors_of(call: Call) -> dict[str, str]:
 
 def _pairs(call: Call) -> list[tuple[str, Any]]:
     """Arguments by the operator's names; optional tensors at the end may not be there."""
-    return list(zip(argument_names(operator(call.target)), call.args, strict=False))
+    target = operator(call.target)
+    names = argument_names(target)
+    missing = len(names) - len(call.args)
+    if missing != absent_tensors(target, [*call.args, *[None] * missing][: len(names)]):
+        raise CompileError(
+            f"{call.target} is called with {len(call.args)} arguments", f"it has {len(names)}"
+        )
+    return list(zip(names, call.args, strict=False))
 
 
 def base_name(target: str) -> str:

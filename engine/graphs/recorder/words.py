@@ -117,7 +117,7 @@ def _word_at(where: str, at: int, captured: Captured, moves: Sequence[Move]) -> 
         return _host(words, captured.host_is_dead)
     if at in captured.low and (word := _low(words)) is not None:
         return word
-    return _word(where, at, words, moves)
+    return _word(where, at, words, moves, live=at in captured.live)
 
 
 _Words = tuple[bytes, ...]
@@ -140,7 +140,7 @@ def _low(words: _Words) -> _Word | None:
     return _Word(bytes(HALF) + top, noise=HALF)
 
 
-def _word(where: str, at: int, words: _Words, moves: Sequence[Move]) -> _Word:
+def _word(where: str, at: int, words: _Words, moves: Sequence[Move], *, live: bool) -> _Word:
     first, second, again = words
     if first == again == second:
         value = int.from_bytes(first, "little")
@@ -150,7 +150,7 @@ def _word(where: str, at: int, words: _Words, moves: Sequence[Move]) -> _Word:
     if first != again:
         return _noise(first, second, again)
     pointer = _pointer(first, second, moves)
-    if pointer is None and (rest := _stale_end(first, second, moves)) is not None:
+    if pointer is None and not live and (rest := _stale_end(first, second, moves)) is not None:
         return _Word(rest, noise=HALF - 1)
     if pointer is None and (rest := _stale_half(first, second, moves)) is not None:
         return _Word(rest, noise=HALF)

@@ -25,8 +25,8 @@ def expert_tiles(
     LANES: tl.constexpr,
     ROWS: tl.constexpr,
     CHUNK: tl.constexpr,
-    FEW: tl.constexpr = 0,
-    FEW_ROWS: tl.constexpr = 0,
+    FEW: tl.constexpr,
+    FEW_ROWS: tl.constexpr,
 ):
     """The pairs of expert `program_id(0)` in order, in tiles of rows; -1 where there is none.
 

@@ -36,6 +36,7 @@ def test_a_report_or_a_log_of_a_full_disk_is_told_as_that(tmp_path: Path) -> Non
         with pytest.raises(StorageError, match="no room to compile in") as caught:
             worker.collect(job(tmp_path), 1)
         assert str(tmp_path.parent) in caught.value.what
+        assert FULL in caught.value.why
         assert "TMPDIR" in caught.value.hint
         report(tmp_path, FULL)
 
@@ -46,6 +47,13 @@ def test_a_disk_without_room_for_a_report_says_so(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1, 1, worker.LEAST_ROOM - 1))
     with pytest.raises(StorageError, match="no room"):
         worker.collect(job(tmp_path), 1)
+    report(tmp_path, "ValueError: no")
+    with pytest.raises(StorageError) as caught:
+        worker.collect(job(tmp_path), 0)
+    assert "ValueError: no" in caught.value.why, "what the compiler said is not lost"
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 0))
+    with pytest.raises(CompileError, match="does not compile"):
+        worker.collect(job(tmp_path), 0)
 
 
 def test_with_room_the_piece_is_to_blame(tmp_path: Path) -> None:

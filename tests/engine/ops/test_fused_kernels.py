@@ -154,6 +154,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda o: o.silu_and_mul_quant_dynamic(torch.zeros(2, 20), 3),
         "block_size must divide the 10 values",
     ),
+    "rows without values": (
+        lambda o: o.silu_and_mul_quant_dynamic(torch.zeros(2, 0), 0),
+        "rows of no values have no scale",
+    ),
     "a scale for each row": (
         lambda o: o.silu_and_mul_quant(torch.zeros(2, 20), torch.ones(2)),
         "scale must be one number, it has 2",

@@ -102,3 +102,13 @@ def test_scales_that_do_not_lie_side_by_side_are_refused(
     """Kernels read the second one behind the first."""
     with pytest.raises(CompileError, match="kv_scale is not"):
         made(op, csrc, scaled=True, apart=apart)
+
+
+def test_a_call_with_too_many_or_too_few_arguments_is_refused() -> None:
+    """Only optional tensors at the end may be left out; nothing is dropped."""
+    load_ops()
+    values = {name: located(name, "bfloat16", "T", 128) for name in ("k", "v")}
+    for args in (["k", "v", "kv"], ["k", "v", "kv", "slots", "scale", "more"]):
+        call = Call("op", "vcc::kv_write.default", args, ["kv"])
+        with pytest.raises(CompileError, match="is called with"):
+            operator_of(call, values, Facts("bfloat16", PROFILES["sm_90"], 16, 64))

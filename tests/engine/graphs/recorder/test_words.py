@@ -172,6 +172,14 @@ def test_what_a_page_elsewhere_left_behind_a_field_becomes_zero(first: int, seco
     assert (found.block, found.pointers, found.noise) == (block(6 << 32 | 4), (), 3)
 
 
+def test_an_address_in_memory_that_is_there_is_no_field() -> None:
+    """Of a tensor that begins at an odd place of a page outside the regions."""
+    triple = (0x7F12_E0C0_0006, 0x7F12_18C0_0006, 0x7F12_E0C0_0006)
+    assert relocate("n", captured(triple), MOVES).block == block(0x7F12 << 32 | 6)
+    with pytest.raises(GraphError, match="depends on addresses"):
+        relocate("n", captured(triple, live=frozenset({0})), MOVES)
+
+
 def test_bytes_behind_a_field_that_are_no_address_are_refused() -> None:
     for first, second in ((0x0186_2006, 0x01CC_A006), (0x6000_1006, 0x4000_1006)):
         with pytest.raises(GraphError, match="depends on addresses"):
