@@ -75,8 +75,10 @@ def ceildiv(left: Expr, right: Expr) -> Expr:
         return -(-left // right)
     if right == 1:
         return left
-    if isinstance(right, int) and divisor(left) % right == 0 and _is(left, "*"):
-        return times(left[1] // right, left[2])
+    factor, rest = _terms(left)
+    # The factor itself: a product may be divisible by what neither of its parts is.
+    if isinstance(right, int) and factor % right == 0:
+        return times(factor // right, rest)
     return ["ceildiv", left, right]
 
 

@@ -61,6 +61,17 @@ def test_both_ways_to_round_up_become_one(size: int, factor: int, by: int) -> No
         assert evaluate(found, {"T": size}) == -(-factor * size // by)
 
 
+@given(st.integers(1, 512), st.integers(1, 512), st.integers(1, 64), st.sampled_from([2, 64, 256]))
+def test_a_product_is_rounded_up_to_what_neither_part_is_a_multiple_of(
+    factor: int, least: int, heads: int, by: int
+) -> None:
+    """128 times 264 is a multiple of 256, and 128 is none: half of it was lost as 0."""
+    size = times(factor, ["max", least, times(heads, "B")])
+    for seqs in (1, 7, 256):
+        whole = factor * max(least, heads * seqs)
+        assert evaluate(ceildiv(size, by), {"B": seqs}) == -(-whole // by)
+
+
 def test_terms_of_one_size_are_collected() -> None:
     assert add(times(4096, "K"), times(8192, "K")) == ["*", 12288, "K"]
     assert add(add("T", 3), 4) == ["+", "T", 7]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vcc.engine.graphs.expr import evaluate
+from vcc.engine.graphs.expr import evaluate, evaluate_all
+from vcc.engine.graphs.planner.arithmetic import rebuilt
 from vcc.engine.graphs.planner.memory import (
     ALIGNMENT,
     Lifetime,
@@ -14,8 +18,11 @@ from vcc.engine.graphs.planner.memory import (
     lifetimes,
     pack,
     stacked,
+    tensor_bytes,
 )
 from vcc.engine.graphs.table.types import RegionKind
+from vcc.engine.ops.triton.registry import Facts, TensorLayout, launches
+from vcc.engine.torch_shim.profiles import PROFILES
 
 SPANS = st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(0, 10))
 
@@ -70,3 +77,24 @@ def test_stacked_memory_is_aligned_and_apart_at_every_size(tokens: int, seqs: in
 
 def test_a_size_that_is_a_multiple_stays_a_product() -> None:
     assert aligned(["*", 4096, "K"]) == ["*", 4096, "K"]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("group", [1, 2, 3, 8])
+@pytest.mark.parametrize("kv_heads", [1, 2, 8])
+@pytest.mark.parametrize("dim", [16, 128])
+def test_the_parts_of_split_keys_have_all_their_memory(
+    target: str, group: int, kv_heads: int, dim: int
+) -> None:
+    """Eight groups of eight heads, as in Llama-3-70B, had none for peaks and sums."""
+    facts = Facts("bfloat16", PROFILES[target], 16, 64)
+    rows = {name: TensorLayout(("T", group * kv_heads * dim)) for name in ("q", "out")}
+    cache = {"kv_cache": TensorLayout((2, "K", 16, kv_heads, dim))}
+    made = launches("paged_attention", {**rows, **cache, "scale": 0.1}, facts)
+    assert {one.name for one in made.workspaces} == {"partial", "peaks", "sums"}
+    for space in made.workspaces:
+        shape = tuple(rebuilt(size, {"B": "B"}) for size in space.shape)
+        whole = aligned(tensor_bytes(space.dtype, shape))
+        for seqs in (1, 4, 256):
+            needed = 4 * prod(evaluate_all(space.shape, {"B": seqs}))
+            assert 0 <= evaluate(whole, {"B": seqs}) - needed < ALIGNMENT
