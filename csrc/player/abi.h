@@ -101,11 +101,12 @@ VCC_API int32_t vcc_player_step(uint64_t player, uint32_t mode, int64_t tokens, 
                                 uint32_t parts, uint32_t rows, uint32_t slot, uint32_t inputs,
                                 uint32_t flags, uint64_t* logits);
 
-/* Up to `steps` decode steps by the device alone; row i of the ring holds the tokens of step i.
-   `fresh` sends all inputs of the slot (the state before the first advance), otherwise only the
-   `changed` rows of the block table. Token ids that end sequence b: stops[stop_start[b] ..
-   stop_start[b+1]). The run ends when `finish` sequences have ended, when control[0] is set, or
-   after the last step; control[1] counts the steps whose tokens are there. `gaps` [steps] in ns. */
+/* Up to `steps` decode steps by the device alone; row i of the ring holds the tokens of step i:
+   ids, or -1 - id where the logits that it was chosen from had NaN or infinity. `fresh` sends all
+   inputs of the slot (the state before the first advance), otherwise only the `changed` rows of the
+   block table. Token ids that end sequence b: stops[stop_start[b] .. stop_start[b+1]). The run ends
+   when `finish` sequences have ended, when control[0] is set, or after the last step; control[1]
+   counts the steps whose tokens are there. `gaps` [steps] in ns. */
 VCC_API int32_t vcc_player_decode(uint64_t player, uint32_t mode, int64_t size, uint32_t parts,
                                   uint32_t rows, uint32_t steps, uint32_t fresh, uint32_t slot,
                                   const void* changed, uint32_t changes, const void* stops,

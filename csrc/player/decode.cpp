@@ -42,7 +42,9 @@ class Running {
   }
 
  private:
-  bool stops(uint32_t b, int32_t token) const {
+  // A word below zero is -1 - id: chosen from logits with NaN or infinity, and no end by itself.
+  bool stops(uint32_t b, int32_t word) const {
+    const int32_t token = word < 0 ? -1 - word : word;
     for (int32_t i = call_.stop_start[b]; i < call_.stop_start[b + 1]; ++i) {
       if (call_.stops[static_cast<size_t>(i)] == token) return true;
     }

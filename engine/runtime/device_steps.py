@@ -26,8 +26,7 @@ class TokenEvent:
         token: its id.
         step: its number in the answer, from 0.
         finish: why the answer ends here; None when it goes on.
-        finite: False when it was chosen on the host from logits without a largest one (NaN or
-            infinity); a device that chooses does not tell.
+        finite: False when it was chosen from logits without a largest one: NaN or infinity.
     """
 
     request: int
@@ -79,7 +78,7 @@ class Decoder(Protocol):
     def run(
         self, rows: Sequence[DecodeRow], steps: int, finish: int
     ) -> Generator[Int32Array, None, None]:
-        """Tokens [rows] of each step as they come; see `engine/runtime/player/decode.py`."""
+        """Words [rows] of each step as they come; see `engine/runtime/player/decode.py`."""
 
 
 @runtime_checkable
@@ -99,7 +98,15 @@ class DeviceSampler(Protocol):
         """The decode loop."""
 
     def sample(self, batch: StepBatch, rows: Sequence[SampleRow]) -> Int32Array:
-        """Run one step; a token of each sequence, int32 [B]."""
+        """Run one step; a word of each sequence, int32 [B]: see `told`."""
+
+
+def told(word: int) -> tuple[int, bool]:
+    """What a device's word for a token says: its id, and whether its logits had a largest one.
+
+    Where they had none (`has_highest` of `sample.py`) the word is -1 - id; else it is the id.
+    """
+    return (word, True) if word >= 0 else (-1 - word, False)
 
 
 def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Iterator[TokenEvent]:
@@ -116,9 +123,9 @@ def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Iterator[TokenE
             continue
         step = scheduler.schedule()
         batch = builder.build(chunks_of(runner, step))
-        tokens = runner.sample(batch, [_row(part.sequence) for part in step])
-        for part, token in zip(step, tokens, strict=True):
-            event = _advance(scheduler, part, int(token))
+        words = runner.sample(batch, [_row(part.sequence) for part in step])
+        for part, word in zip(step, words, strict=True):
+            event = _advance(scheduler, part, int(word))
             if event is not None:
                 yield event
 
@@ -137,21 +144,22 @@ def _decoded(runner: DeviceSampler, scheduler: Scheduler, run: DecodeRun) -> Ite
     ]
     live = dict(enumerate(run.sequences))
     with closing(runner.decoding.run(rows, run.steps, run.finish)) as steps:
-        for tokens in steps:
+        for words in steps:
             for index, sequence in list(live.items()):
-                token, number = int(tokens[index]), sequence.generated
+                (token, finite), number = told(int(words[index])), sequence.generated
                 finish = scheduler.commit_rows(sequence, 1, token)
                 if finish is not None:
                     del live[index]
-                yield TokenEvent(sequence.request.index, token, number, finish)
+                yield TokenEvent(sequence.request.index, token, number, finish, finite)
 
 
-def _advance(scheduler: Scheduler, part: Scheduled, token: int) -> TokenEvent | None:
+def _advance(scheduler: Scheduler, part: Scheduled, word: int) -> TokenEvent | None:
     if not part.samples:
         scheduler.commit(part, None)
         return None
-    request, number = part.sequence.request, part.sequence.generated
-    return TokenEvent(request.index, token, number, scheduler.commit(part, token))
+    (token, finite), number = told(word), part.sequence.generated
+    finish = scheduler.commit(part, token)
+    return TokenEvent(part.sequence.request.index, token, number, finish, finite)
 
 
 def _row(sequence: LiveSequence) -> SampleRow:

@@ -71,6 +71,16 @@ def test_one_ended_sequence_is_told_to_the_device_and_the_others_go_on(arena: Ra
         assert read(handle, layout, "active", 2) == [0, 1]
 
 
+def test_words_of_nan_are_handed_on_and_stop_as_their_tokens_do(arena: RawArena) -> None:
+    """-1 - id: a token from logits without a largest one; -1, of token 0, ends nothing else."""
+    with playing(arena) as handle:
+        call = decode_call(handle, 3, 4, **stops([7], [1], []))
+        layout = ready(handle, call.slot, [-1 - 7, -1, -1 - 8])
+        assert handle.decode(plain(3, 3, STEP), call) == 4
+        assert layout.tokens()[:4, :3].tolist() == [[-8, -1, -9]] * 4
+        assert read(handle, layout, "active", 3) == [0, 1, 1]
+
+
 def test_a_run_ends_at_the_first_when_others_wait(arena: RawArena) -> None:
     with playing(arena) as handle:
         call = decode_call(handle, 2, 4, finish=1, **stops([7], []))

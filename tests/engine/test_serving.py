@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
-from support.fake_runner import BrokenRunner, FakeRunner, limits, logits_of
+from support.fake_runner import BrokenRunner, FakeRunner, limits
 
 from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.models.source import open_source
 from vcc.engine.runtime.batch import StepBatch
 from vcc.engine.runtime.defaults import Overrides
-from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
+from vcc.engine.runtime.device_steps import DecodeRow, SampleRow, told
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.sample import SamplingParams
@@ -30,21 +30,32 @@ class Device(FakeRunner):
         return self
 
     def sample(self, batch: StepBatch, rows: Sequence[SampleRow]) -> np.ndarray:
-        return self.step(batch).argmax(-1).astype(np.int32)
+        return np.array([word(row) for row in self.step(batch)], dtype=np.int32)
 
     def run(self, rows: Sequence[DecodeRow], steps: int, finish: int) -> Iterator[np.ndarray]:
         tokens = [row.sample.token for row in rows]
         for step in range(steps):
-            tokens = [
+            words = [
                 self._decoded(row, token, step) for row, token in zip(rows, tokens, strict=True)
             ]
-            yield np.asarray(tokens, dtype=np.int32)
+            yield np.asarray(words, dtype=np.int32)
+            tokens = [told(one)[0] for one in words]
 
     def _decoded(self, row: DecodeRow, token: int, step: int) -> int:
         at, size = np.arange(row.position + step + 1), self.limits.block_size
         slots = row.blocks[at // size] * size + at % size
         self.kv[slots[-1]] = token
-        return int(logits_of(self.kv[slots].tolist(), self.limits.vocab).argmax())
+        return word(self.logits(self.kv[slots].tolist()))
+
+
+class BrokenDevice(Device, BrokenRunner):
+    """The same whose logits are broken behind a token 7."""
+
+
+def word(logits: np.ndarray) -> int:
+    """What a GPU writes: the token, or -1 - token where the logits have no largest one."""
+    token = int(logits.argmax())
+    return token if np.isfinite(logits[token]) else -1 - token
 
 
 SHORT = Overrides(max_new_tokens=5, ignore_eos=True)
@@ -154,14 +165,17 @@ def test_an_adapter_that_cannot_be_read_ends_its_own_prompts_alone(kind: type[Fa
     assert one._scheduler.free_blocks == 64, "what failed gave its blocks back"
 
 
-def test_an_answer_says_how_many_of_its_tokens_come_from_nan() -> None:
-    one = serving(BrokenRunner)
+@pytest.mark.parametrize("kind", [BrokenRunner, BrokenDevice])
+def test_an_answer_says_how_many_of_its_tokens_come_from_nan(kind: type[FakeRunner]) -> None:
+    one = serving(kind)
     broken, sound = (one.submit(ids, SHORT) for ids in ([1, 7], [1, 2]))
     found = {}
     while one.busy:
         found |= {part.number: part.answer for part in one.step() if part.answer is not None}
     assert found[broken].not_finite == 5
     assert found[sound].not_finite == 5 - _sound_tokens(found[sound].token_ids)
+    on_host = generate(BrokenRunner(limits(vocab=2048)), [Request(0, (1, 7), SamplingParams(), 5)])
+    assert list(found[broken].token_ids) == [event.token for event in on_host]
 
 
 def _sound_tokens(tokens: tuple[int, ...]) -> int:

@@ -57,16 +57,18 @@ class FakeRunner:
         at = np.arange(batch.seq_lens[index])
         size = self.limits.block_size
         slots = batch.block_table[index][at // size] * size + at % size
-        return logits_of(self.kv[slots].tolist(), self.limits.vocab)
+        return self.logits(self.kv[slots].tolist())
+
+    def logits(self, history: list[int]) -> np.ndarray:
+        """Of a sequence with these tokens so far."""
+        return logits_of(history, self.limits.vocab)
 
 
 class BrokenRunner(FakeRunner):
     """A history that holds token 7 has NaN among its logits, as a damaged row of weights gives."""
 
-    def _row(self, batch: StepBatch, index: int) -> np.ndarray:
-        row = super()._row(batch, index)
-        at = np.arange(batch.seq_lens[index])
-        size = self.limits.block_size
-        if 7 in self.kv[batch.block_table[index][at // size] * size + at % size]:
+    def logits(self, history: list[int]) -> np.ndarray:
+        row = super().logits(history)
+        if 7 in history:
             row[::3] = np.nan
         return row

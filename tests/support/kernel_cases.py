@@ -195,17 +195,18 @@ def kv_write(backend: Backend) -> None:
 
 
 def advance(backend: Backend) -> None:
-    """Across block edges, with inactive sequences: exact."""
+    """Across block edges, with inactive sequences and tokens of NaN (-1 - id): exact."""
     for seqs in (1, 5, 70):
         table = torch.randperm(seqs * 8).int().view(seqs, 8)
         position, active = torch.randint(0, 126, (seqs,)), torch.rand(seqs) > 0.3
         token, step = torch.randint(0, 999, (seqs,)), torch.randint(0, 9, (seqs,))
+        word = torch.where(torch.rand(seqs) > 0.5, token, -1 - token)
         fresh = {
             name: torch.full((seqs,), 77).int()
             for name in ("input_ids", "slot_mapping", "seq_lens")
         }
         given = {
-            "token": token,
+            "token": word,
             "active": active,
             "block_table": table,
             "positions": position,

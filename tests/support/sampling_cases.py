@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from vcc.engine.runtime import sample as reference
+from vcc.engine.runtime.device_steps import told
 
 Shape = tuple[int, int]
 
@@ -54,9 +55,11 @@ def _compare(backend: Any, logits: Tensor, rules: dict[str, Tensor]) -> None:
     tensors = {name: value.to(backend.device) for name, value in rules.items()}
     got = backend.ops.sample({**tensors, "logits": logits.to(backend.device)}).tolist()
     odd = 0
-    for row, token in enumerate(got):
+    for row, (token, finite) in enumerate(map(told, got)):
         numbers = {name: value[row].item() for name, value in rules.items()}
         wide = logits[row].float().numpy()
+        if finite != reference.has_highest(wide):
+            raise AssertionError(f"row {row}: told as finite: {finite}; {numbers}")
         if token != _reference(wide, numbers):
             odd += 1
             if token not in _nearby(wide, numbers):
@@ -86,18 +89,42 @@ def _nearby(logits: np.ndarray, numbers: dict[str, Any]) -> set[int]:
     return {_reference(logits, numbers, p, point) for p in shifts for point in shifts}
 
 
+BROKEN_VOCAB = 1500
+"""Two chunks of a row, the second not full."""
+
+BROKEN: tuple[tuple[tuple[int, float], ...], ...] = (
+    *(((at, torch.nan),) for at in (0, 1, 700, 1023, 1024, 1300, 1499)),
+    ((3, torch.nan), (9, torch.nan)),
+    ((1400, torch.nan), (20, torch.inf)),
+    ((1100, torch.inf),),
+    ((5, torch.inf), (7, torch.inf), (1499, -torch.inf)),
+    tuple((at, -torch.inf) for at in range(BROKEN_VOCAB)),
+    (*((at, -torch.inf) for at in range(BROKEN_VOCAB - 1)), (1499, torch.nan)),
+    tuple((at, torch.nan) for at in range(BROKEN_VOCAB)),
+    tuple((at, torch.inf) for at in range(BROKEN_VOCAB)),
+    tuple((at, -torch.inf) for at in range(0, BROKEN_VOCAB, 2)),  # has a largest one
+    tuple((at, -torch.inf) for at in range(1024)),  # as this
+)
+"""Changes of each row: place and value."""
+
+BROKEN_RULES = (
+    *((0.0, 1.0, 0), (0.0, 0.5, 7), (1.0, 1.0, 0), (1.0, 0.5, 0)),
+    *((1.0, 1.0, 1), (1.0, 1.0, 7), (1.0, 0.5, 7), (1.0, 0.5, BROKEN_VOCAB)),
+)
+"""Temperature, top-p and top-k."""
+
+
 def _broken(backend: Any) -> None:
-    """NaN and infinite logits: as sample.py, which has no probabilities then."""
-    rows = torch.randn(4, 40)
-    rows[0, [3, 9]] = float("nan")
-    rows[1, [5, 7]] = float("inf")
-    rows[2] = -float("inf")
-    rows[3, ::2] = -float("inf")
-    for heat, p in ((0.0, 1.0), (1.0, 1.0), (1.0, 0.5)):
-        rules = _rules(4, 40) | {
-            "temperature": torch.full((4,), heat),
-            "top_p": torch.full((4,), p),
-            "top_k": torch.zeros(4, dtype=torch.int32),
+    """NaN and infinite logits by every rule: as sample.py, which has no probabilities then."""
+    rows = torch.randn(len(BROKEN), BROKEN_VOCAB)
+    for row, changes in zip(rows, BROKEN, strict=True):
+        for at, value in changes:
+            row[at] = value
+    for heat, p, k in BROKEN_RULES:
+        rules = _rules(*rows.shape) | {
+            "temperature": torch.full((len(rows),), heat),
+            "top_p": torch.full((len(rows),), p),
+            "top_k": torch.full((len(rows),), k, dtype=torch.int32),
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -24,7 +24,8 @@ def advance(
     """Move each active sequence of a uniform decode on by one token; all tensors are int32 [B].
 
     An inactive one becomes padding: slot -1, length 0, token 0. Its position and step stay. A
-    sequence that has outgrown its block table writes nothing (slot -1).
+    sequence that has outgrown its block table writes nothing (slot -1). A token below zero is
+    -1 - id, as `sample_choose` writes one from logits with NaN or infinity.
     """
     seq = tl.program_id(0) * LANES + tl.arange(0, LANES)
     inside = seq < seqs
@@ -34,8 +35,8 @@ def advance(
     entry = block_table + seq.to(tl.int64) * TABLE_WIDTH + position // BLOCK_SIZE
     block = tl.load(entry, mask=inside & held, other=0)
     slot = tl.where(held, block * BLOCK_SIZE + position % BLOCK_SIZE, -1)
-    ids = tl.load(token + seq, mask=inside & live, other=0)
-    tl.store(input_ids + seq, ids, mask=inside)
+    last = tl.load(token + seq, mask=inside & live, other=0)
+    tl.store(input_ids + seq, tl.where(last < 0, -1 - last, last), mask=inside)
     tl.store(slot_mapping + seq, slot, mask=inside)
     tl.store(seq_lens + seq, tl.where(live, position + 1, 0), mask=inside)
     tl.store(positions + seq, position, mask=inside & live)

@@ -128,7 +128,8 @@ def sample_choose(
     """Row `program_id(0)`: its next token i32 [B], from what the three launches before found.
 
     A row whose largest logit is NaN or infinite has no probabilities: as in sample.py the last
-    token is taken, or the first of the order when top-p cuts; with top-k always the largest.
+    token is taken, or the first of the order when top-p cuts; with top-k always the largest. It is
+    written as -1 - token then, which tells the host and is no id.
     """
     seq = tl.program_id(0).to(tl.int64)
     heat, p, k = tl.load(temperature + seq), tl.load(top_p + seq), tl.load(top_k + seq)
@@ -139,9 +140,10 @@ def sample_choose(
     best = (high == highest) | (_is_nan(high) & _is_nan(highest))
     chosen = tl.min(tl.where(best, place, 2147483647), 0)
     limited = (k > 0) & (k < VOCAB)
+    no_highest = _is_nan(highest) | (tl.abs(highest) == float("inf"))
     if not _is_greedy(heat, k):
         row = logits + seq * VOCAB
-        if _is_nan(highest) | (tl.abs(highest) == float("inf")):
+        if no_highest:
             if not limited:
                 chosen = tl.where(p < 1.0, 0, VOCAB - 1)
         else:
@@ -204,4 +206,4 @@ def sample_choose(
                     row, weights + seq * CHUNKS, point, highest, cold, VOCAB, CHUNK, CHUNKS,
                     CHUNK_LANES,
                 )  # fmt: skip
-    tl.store(token + seq, chosen)
+    tl.store(token + seq, tl.where(no_highest, -1 - chosen, chosen))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.descriptors import count_loras
-from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
+from vcc.engine.runtime.device_steps import DecodeRow, SampleRow, told
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.handle import DecodeCall, Mode, PlayerHandle, Shape
@@ -76,8 +76,9 @@ class Decoding:
             finish: stop when so many sequences have ended by a token of theirs.
 
         Yields:
-            int32 [rows] as soon as a step's tokens are there. A sequence that has ended goes on
-            with meaningless tokens. Closing the iterator ends the run.
+            int32 [rows] as soon as a step's tokens are there, as words that `told` reads. A
+            sequence that has ended goes on with meaningless ones. Closing the iterator ends the
+            run.
 
         Raises:
             UsageError: another step is under way.
@@ -99,19 +100,19 @@ class Decoding:
         decision = with_code(decision, table, self._tables)
         call = self._call(table, shape, rows, min(steps, self.longest), finish)
         loop = _Loop(table.handle, shape, call)
-        seen, tokens = 0, np.zeros(count, np.int32)
+        seen, words = 0, np.zeros(count, np.int32)
         try:
             for row in loop.visible():
-                tokens = table.layout.tokens()[row, :count].copy()
+                words = table.layout.tokens()[row, :count].copy()
                 seen += 1
-                yield tokens
+                yield words
         finally:
             done = loop.close()
             for _ in range(done):
                 self._stat.record(count, decision, count)
             self._keep_gaps(call.gaps[: max(0, done - 1)])
             if done == call.steps == seen:
-                self._remember(shape, rows, tokens, done)
+                self._remember(shape, rows, words, done)
             else:
                 self.forget()
 
@@ -173,14 +174,14 @@ class Decoding:
         write_tokens(layout, slot, samples, seqs)
 
     def _remember(
-        self, shape: Shape, rows: Sequence[DecodeRow], tokens: Int32Array, done: int
+        self, shape: Shape, rows: Sequence[DecodeRow], words: Int32Array, done: int
     ) -> None:
         self._state = _State(
             shape,
             np.stack([row.blocks for row in rows]),
             [
-                (row.sample.request, row.position + done, int(token), row.slot)
-                for row, token in zip(rows, tokens, strict=True)
+                (row.sample.request, row.position + done, told(int(word))[0], row.slot)
+                for row, word in zip(rows, words, strict=True)
             ],
         )
 

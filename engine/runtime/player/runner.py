@@ -150,7 +150,7 @@ class PlayerRunner:
             rows: how to choose, one a sequence.
 
         Returns:
-            int32 [B]; errors as `step`.
+            int32 [B], words that `told` of `device_steps` reads; errors as `step`.
         """
         with self._turn.taken():
             decision, shape, table, slot = self._prepare(batch)
@@ -159,8 +159,8 @@ class PlayerRunner:
             inputs = Inputs.STEP | Inputs.SAMPLING
             self._run(table, sampled, batch.seqs, slot, inputs, Read.TOKENS)
             self.stat.record(batch.tokens, decision, batch.seqs)
-            tokens: Int32Array = table.layout.tokens()[0, : batch.seqs].copy()
-            return tokens
+            words: Int32Array = table.layout.tokens()[0, : batch.seqs].copy()
+            return words
 
     def graph_list(self) -> list[dict[str, object]]:
         """The graphs there are, once all have come; a piecewise one is a graph for each piece."""

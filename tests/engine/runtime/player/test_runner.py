@@ -12,6 +12,7 @@ from support.step_tables import SEQS, TOKENS, VOCAB
 from vcc.cache.errors import UsageError
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import StepBatch
+from vcc.engine.runtime.device_steps import DecodeRow, SampleRow
 from vcc.engine.runtime.dispatch import Dispatcher
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.player.handle import Mode, Parts, Shape
@@ -185,6 +186,32 @@ def test_a_stop_token_ends_an_answer_in_the_loop(arena: RawArena) -> None:
         events = list(generate(runner, [ends, goes]))
         assert [e.finish for e in events if e.request == 0] == [Finish.STOP]
         assert len([e for e in events if e.request == 1]) == 8
+
+
+def test_a_token_of_nan_is_told_with_its_request_and_step(arena: RawArena) -> None:
+    """The double's kernels write nothing: a word put in `token` is what a step chooses."""
+    with running(arena, GraphMode.FULL) as runner:
+        token = runner.io["token"].tensor
+        runner.player.write(token.address, np.array([-1 - 7, 9, -1], np.int32))
+        prompts = ((1, 2), (3, 4), (5, 6))
+        requests = [Request(i, ids, max_new_tokens=1) for i, ids in enumerate(prompts)]
+        told = [(e.request, e.step, e.token, e.finite) for e in generate(runner, requests)]
+        assert told == [(0, 0, 7, False), (1, 0, 9, True), (2, 0, 0, False)]
+
+
+def test_a_run_goes_on_from_tokens_of_nan(fake: Fake, arena: RawArena) -> None:
+    """What the device holds as -1 - id is the token that the next run is given."""
+
+    def row(token: int, position: int) -> DecodeRow:
+        sample = SampleRow(SamplingParams(), 0, position, token)
+        return DecodeRow(sample, position, np.arange(4, dtype=np.int32), frozenset())
+
+    with running(arena, GraphMode.FULL) as runner:
+        for token, position, copies in ((-1 - 7, 2, True), (7, 4, False), (8, 6, True)):
+            fake.clear()
+            words = [one.tolist() for one in runner.decoding.run([row(token, position)], 2, 1)]
+            assert words == [[8 if copies and position > 2 else -1 - 7]] * 2
+            assert bool(fake.count("cuMemcpyHtoDAsync")) == copies
 
 
 def test_an_abandoned_answer_leaves_the_runner_usable(arena: RawArena) -> None:
