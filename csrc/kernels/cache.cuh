@@ -14,14 +14,6 @@ struct CacheScales {
         value(scales == nullptr ? 1.0f : read_value(scales + 1)) {}
 };
 
-// Whether slots of C begin where a chunk of T can be stored at once.
-template <class T, class C>
-__device__ inline bool slots_aligned(const C* cache, int64_t plane, int64_t block, int64_t slot) {
-  constexpr int kWidth = kValues<T>;
-  return is_aligned(cache, kWidth * sizeof(C)) && plane % kWidth == 0 && block % kWidth == 0 &&
-         slot % kWidth == 0;
-}
-
 template <bool kAligned, class T>
 __device__ inline void store_cached(T* to, const Chunk& chunk, float, int left) {
   store<kAligned>(to, chunk, left);
@@ -30,6 +22,19 @@ __device__ inline void store_cached(T* to, const Chunk& chunk, float, int left) 
 template <bool kAligned, class T>
 __device__ inline void store_cached(fp8* to, const Chunk& chunk, float scale, int left) {
   store_quantised<kAligned, T>(to, chunk, Divider(scale), left);
+}
+
+// One value, rounded to T before.
+template <class T>
+__device__ inline void store_cached(T* to, float value, float) {
+  write_value(to, narrow<T>(value));
+}
+
+template <class T>
+__device__ inline void store_cached(fp8* to, float value, float scale) {
+  float quotient[1] = {wide(narrow<T>(value))};
+  Divider(scale).all<T>(quotient);
+  write_value(to, fp8{static_cast<uint8_t>(packed(fp8{}, quotient[0], 0.0f))});
 }
 
 }  // namespace vcc

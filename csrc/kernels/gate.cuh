@@ -80,15 +80,23 @@ __device__ inline void gate_part(const Gated<T>& g, const Act& act) {
 #pragma unroll
     for (int i = 0; i < kTurn; ++i) {
       const int at = (turn + i) * kApart;
-      const Chunk result = gated<T>(gate[i], up[i], act);
-      put<kQuant, kAligned>(g, result, divide, home, at, g.width - first - at);
+      gate[i] = gated<T>(gate[i], up[i], act);
+      if constexpr (kQuant == Quant::kBlock && kAligned) {
+        keep_packed(gate[i]);
+      } else {
+        put<kQuant, kAligned>(g, gate[i], divide, home, at, g.width - first - at);
+      }
+    }
+    if constexpr (kQuant == Quant::kBlock && kAligned) {
+      float* scales = g.scales + static_cast<uint64_t>(home) / kBlockValues;
+      store_blocks(T{}, g.quantised + home, scales, gate, kApart, g.width - first, g.least);
     }
   }
 }
 
 template <class T>
 __device__ inline Divider row_divider(const Gated<T>& g, const Place& place, float most) {
-  const Scaling by = scaling_of(over_row<Most>(most, g.row_threads), g.least);
+  const Scaling by = scaling_of(most_over_row(most, g.row_threads), g.least);
   if (place.there && place.thread == 0) write_value(g.scales + place.row, by.scale);
   return by.divide;
 }

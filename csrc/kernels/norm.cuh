@@ -3,6 +3,7 @@
 #pragma once
 
 #include "quant.cuh"
+#include "scaled.cuh"
 #include "squares.cuh"
 
 namespace vcc {
@@ -43,44 +44,21 @@ __device__ inline Chunk added(const Chunk& x, const Chunk& residual) {
   return sum;
 }
 
-template <class T>
-__device__ inline float squares(const Chunk& chunk) {
-  float values[kValues<T>], sum = 0.0f;
-  unpack(T{}, chunk, values);
-#pragma unroll
-  for (const float value : values) sum += value * value;
-  return sum;
-}
-
-// Of all chunks that a thread keeps: a share of the row's sum, which has a meaning only together
-// with those of the warp where a row takes whole warps.
+// Of all chunks that the threads of a row keep.
 template <int kCount, class T>
-__device__ inline float squares_of(const Chunk (&part)[kCount], [[maybe_unused]] int row_threads) {
+__device__ inline float row_squares(const Chunk (&part)[kCount], int row_threads) {
   float sum = 0.0f;
 #ifndef VCC_KERNEL_HOST
   if constexpr (sizeof(T) == 2) {
-    if (row_threads >= kWarp) return warp_squares<kCount>(T{}, part);
+    if (row_threads >= kWarp) {
+      sum = warp_squares<kCount>(T{}, part);
+      return row_threads == kWarp ? __shfl_sync(kAll, sum, 0) : over_warps<Sum>(sum, row_threads);
+    }
   }
 #endif
 #pragma unroll
   for (const Chunk& chunk : part) sum += squares<T>(chunk);
-  return sum;
-}
-
-template <class T>
-__device__ inline Chunk scaled(const Chunk& x, const Chunk& weight, float factor, float offset) {
-  float values[kValues<T>], gain[kValues<T>];
-  unpack(T{}, x, values);
-  unpack(T{}, weight, gain);
-  if (offset != 0.0f) {  // the same for all threads
-#pragma unroll
-    for (float& value : gain) value += offset;
-  }
-#pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) values[i] = values[i] * factor * gain[i];
-  Chunk result;
-  pack(T{}, values, result);
-  return result;
+  return over_row<Sum>(sum, row_threads);
 }
 
 // What becomes of a normed chunk, which lies `ahead` values behind `home`; where kBlock, whole
@@ -101,8 +79,7 @@ __device__ inline void put(const Norm<T>& n, const Chunk& chunk, const Divider& 
 template <class T>
 __device__ inline float factor_of(const Norm<T>& n, float sum) {
   const float each = near_reciprocal(static_cast<float>(n.width));
-  const float mean = over_row<Sum>(sum, n.row_threads) * each;
-  return rsqrtf(mean + n.eps);
+  return rsqrtf(sum * each + n.eps);
 }
 
 // Division by the scale of a row: where kRow one thread writes it, and `most` is over this thread's
@@ -111,7 +88,7 @@ template <Quant kQuant, class T>
 __device__ inline Divider row_divider(const Norm<T>& n, const Place& place, float given,
                                       float most) {
   if constexpr (kQuant != Quant::kRow) return Divider(given);
-  const Scaling by = scaling_of(over_row<Most>(most, n.row_threads), n.least);
+  const Scaling by = scaling_of(most_over_row(most, n.row_threads), n.least);
   if (place.there && place.thread == 0) write_value(n.scales + place.row, by.scale);
   return by.divide;
 }
@@ -150,22 +127,21 @@ __device__ inline void norm_kept(const Norm<T>& n) {
     }
     keep_packed(part[i]);
   }
-  const float factor = factor_of(n, squares_of<kCount, T>(part, n.row_threads));
+  const float factor = factor_of(n, row_squares<kCount, T>(part, n.row_threads));
   Largest<T> largest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     const int at = i * kApart;
     if (!kWeightEarly) gain[i] = load<true, false>(weight + at, left - at);
     part[i] = scaled<T>(part[i], gain[i], factor, n.offset);
-    if constexpr (kQuant == Quant::kBlock) {  // at once, which takes fewer registers
-      put<kQuant, true>(n, part[i], Divider(1.0f), home, at, left - at);
-    }
-    if constexpr (kQuant == Quant::kRow) {
-      keep_packed(part[i]);
-      if (left > at) largest.add(part[i]);
-    }
+    if constexpr (kQuant == Quant::kRow || kQuant == Quant::kBlock) keep_packed(part[i]);
+    if (kQuant == Quant::kRow && left > at) largest.add(part[i]);
   }
-  if constexpr (kQuant == Quant::kBlock) return;
+  if constexpr (kQuant == Quant::kBlock) {
+    float* scales = n.scales + static_cast<uint64_t>(home) / kBlockValues;
+    store_blocks(T{}, n.quantised + home, scales, part, kApart, left, n.least);
+    return;
+  }
   const Divider divide = row_divider<kQuant>(n, place, given, largest.value());
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -194,7 +170,7 @@ __device__ inline void norm_again(const Norm<T>& n) {
     }
     sum += squares<T>(part);
   }
-  const float factor = factor_of(n, sum);
+  const float factor = factor_of(n, over_row<Sum>(sum, n.row_threads));
   const T* from = kAdd ? total : x;
   const auto normed = [&](int at) {
     const Chunk part = load<false, false>(from + at, width - at);

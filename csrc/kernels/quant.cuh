@@ -39,6 +39,16 @@ struct Divider {
     return made;
   }
 
+  // That of another lane: all of a warp's call this, and none needs a lift.
+  __device__ Divider of_lane(int lane) const {
+    Divider made;
+    made.lifted = false;
+    made.scale = scale;  // of this lane: only numbers in fp32 need it
+    made.high = __shfl_sync(kAll, high, lane);
+    made.low = __shfl_sync(kAll, low, lane);
+    return made;
+  }
+
   template <class T, int kCount>
   __device__ void all(float (&values)[kCount]) const {
     if (lifted) lift(values);
@@ -136,6 +146,70 @@ __device__ inline void store_block(fp8* to, float* scale_to, const Chunk& chunk,
   const Scaling by = scaling_of(over_lanes<Most>(most_of<T>(chunk), kLanes), least);
   store_quantised<kAligned, T>(to, chunk, by.divide, left);
   if (left > 0) write_value(scale_to, by.scale);
+}
+
+// The largest magnitudes of two chunks of 16-bit numbers, one in each half.
+template <class T>
+__device__ inline uint32_t most_of_both(const Chunk& first, const Chunk& second) {
+  Largest<T> one, other;
+  one.add(first), other.add(second);
+  const uint32_t low = (one.bits & 0xffff) | other.bits << 16;
+  return larger_magnitude(T{}, low, one.bits >> 16 | (other.bits & 0xffff0000));
+}
+
+// Which of kCount chunks, two or four, a lane finds the scale of, and that scale; the blocks of a
+// chunk take half a warp, of which several lanes each have the same.
+struct OwnScale {
+  int chunk;
+  Scaling by;
+};
+
+template <int kCount>
+constexpr int kLanesOfScale = kWarp / 2 / kCount;
+
+template <int kCount, class T>
+__device__ inline OwnScale own_scale(const Chunk (&part)[kCount], float least) {
+  static_assert(kCount == 2 || kCount == 4);
+  const int lane = threadIdx.x % kWarp;
+  uint32_t most = most_of_both<T>(part[0], part[1]);
+  if constexpr (kCount == 4) {  // each half of the lanes goes on with two of the chunks
+    const uint32_t other = most_of_both<T>(part[2], part[3]);
+    const uint32_t given = __shfl_xor_sync(kAll, lane & 8 ? most : other, 8);
+    most = larger_magnitude(T{}, lane & 8 ? other : most, given);
+  }
+#pragma unroll
+  for (int apart = kCount == 4 ? 4 : 8; apart > 0; apart /= 2) {
+    most = larger_magnitude(T{}, most, __shfl_xor_sync(kAll, most, apart));
+  }
+  const bool second = lane & kLanesOfScale<kCount>;
+  const float own = fabsf(wide(value_of<T>(second ? most >> 16 : most)));
+  return {lane / kLanesOfScale<kCount> % kCount, scaling_of(own, least)};
+}
+
+// Chunks that lie `apart` values apart, aligned: all lanes of a warp call this.
+template <int kCount, class T>
+__device__ inline void store_blocks(T, fp8* to, float* scales, const Chunk (&part)[kCount],
+                                    int apart, int left, float least) {
+  if constexpr (sizeof(T) == 2) {
+    const OwnScale own = own_scale<kCount, T>(part, least);
+    if (!__any_sync(kAll, own.by.divide.lifted)) {
+      const int lane = threadIdx.x % kWarp;
+      if (left > own.chunk * apart) {
+        write_value(scales + own.chunk * apart / kBlockValues, own.by.scale);
+      }
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const Divider divide = own.by.divide.of_lane((lane & 16) | i * kLanesOfScale<kCount>);
+        store_quantised<true, T>(to + i * apart, part[i], divide, left - i * apart);
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    store_block<true, T>(to + i * apart, scales + i * apart / kBlockValues, part[i],
+                         left - i * apart, least);
+  }
 }
 
 }  // namespace vcc

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cache.cuh"
+#include "scaled.cuh"
 
 namespace vcc {
 
@@ -43,150 +44,227 @@ __device__ inline Unit unit_of(int lane, int head_dim, int half) {
   return {low, low + kWidth, head_dim - low, head_dim - low - kWidth, false};
 }
 
+// Where a token's rows lie.
 template <class T, class C>
-struct Head {
-  const T* from;
-  T* to;    // null where nothing is written
-  C* slot;  // the same, in the cache
-  const T* weight;
-  bool there, turns;
+struct Token {
+  const T *q, *k, *v;
+  T *q_out, *k_out;
+  C* slot;  // in the cache, null where it has none
+
+  __device__ explicit Token(const Rope<T, C>& r, int64_t token)
+      : q(r.q + token * r.q_stride),
+        k(r.k + token * r.k_stride),
+        v(r.v + token * r.v_stride),
+        q_out(r.q_out + token * (r.heads * r.head_dim)),
+        k_out(r.k_out + token * (r.kv_heads * r.head_dim)),
+        slot(nullptr) {}
 };
 
-// Query heads first, then key heads, then, for the cache, value heads.
-template <bool kNorm, bool kCache, class T, class C>
-__device__ inline Head<T, C> head_of(const Rope<T, C>& r, int64_t token, int head, C* key_home) {
-  if (head < r.heads) {
-    const int64_t at = int64_t{head} * r.head_dim;
-    return {r.q + token * r.q_stride + at,
-            r.q_out + token * r.heads * r.head_dim + at,
-            nullptr,
-            kNorm ? r.q_weight : nullptr,
-            true,
-            true};
-  }
-  const int own = head - r.heads;
-  const int64_t at = int64_t{own % r.kv_heads} * r.head_dim;
-  const bool key = own < r.kv_heads;
-  if constexpr (kCache) {
-    const T* from = key ? r.k + token * r.k_stride + at : r.v + token * r.v_stride + at;
-    C* slot = key_home == nullptr ? nullptr : key_home + (key ? at : r.plane + at);
-    return {from, nullptr, slot, nullptr, own < 2 * r.kv_heads, key};
-  }
-  return {r.k + token * r.k_stride + at,
-          r.k_out + token * r.kv_heads * r.head_dim + at,
-          nullptr,
-          kNorm ? r.k_weight : nullptr,
-          key,
-          true};
+// A head of a token: query heads first, then key heads, then, for the cache, value heads.
+struct Head {
+  int at;  // its first value in the row that it lies in
+  bool query, key, there;
+};
+
+template <bool kCache, class T, class C>
+__device__ inline Head head_of(const Rope<T, C>& r, int head) {
+  const bool query = head < r.heads;
+  int own = query ? head : head - r.heads;
+  const bool value = kCache && !query && own >= r.kv_heads;
+  if (value) own -= r.kv_heads;
+  return {own * r.head_dim, query, !query && !value, query || own < r.kv_heads};
 }
 
 template <bool kNorm, bool kCache, class T, class C>
 __device__ inline bool is_aligned(const Rope<T, C>& r) {
-  constexpr int kWidth = kValues<T>;
-  bool fits = r.head_dim % kWidth == 0 && r.half % kWidth == 0;
-  fits = fits && rows_aligned(r.q, r.q_stride) && rows_aligned(r.k, r.k_stride);
-  fits = fits && rows_aligned(r.cos, r.cos_stride) && rows_aligned(r.sin, r.sin_stride);
-  fits = fits && is_aligned(r.q_out);
-  if (kNorm) fits = fits && is_aligned(r.q_weight) && is_aligned(r.k_weight);
-  if (!kCache) return fits && is_aligned(r.k_out);
-  return fits && rows_aligned(r.v, r.v_stride) &&
-         slots_aligned<T>(r.cache, r.plane, r.block_stride, r.slot_stride);
+  uint32_t odd = place_bits(r.q) | place_bits(r.k) | place_bits(r.q_out);
+  odd |= row_bits<T>(r.q_stride | r.k_stride | r.head_dim | r.half);
+  odd |= place_bits(r.cos) | place_bits(r.sin) | row_bits<float>(r.cos_stride | r.sin_stride);
+  if (kNorm) odd |= place_bits(r.q_weight) | place_bits(r.k_weight);
+  if (kCache) {
+    odd |= place_bits(r.v) | row_bits<T>(r.v_stride | r.plane | r.block_stride | r.slot_stride);
+    odd |= place_bits(r.cache) * (sizeof(T) / sizeof(C));
+  } else {
+    odd |= place_bits(r.k_out);
+  }
+  return odd % sizeof(Chunk) == 0;
 }
 
+// What a head is multiplied by, from the sum of its squares.
 template <class T, class C>
-__device__ inline void normed(Chunk& low, Chunk& high, const Chunk& low_gain,
-                              const Chunk& high_gain, const Rope<T, C>& r) {
-  float a[kValues<T>], b[kValues<T>], gain[kValues<T>], sum = 0.0f;
-  unpack(T{}, low, a);
-  unpack(T{}, high, b);
+__device__ inline float factor_of(const Rope<T, C>& r, float sum) {
+  return rsqrtf(sum * near_reciprocal(static_cast<float>(r.head_dim)) + r.eps);
+}
+
+// The same of all heads that a thread has under way.
+template <int kTurn, class T, class C>
+__device__ inline void factors(float (&factor)[kTurn], Chunk (&low)[kTurn], Chunk (&high)[kTurn],
+                               const Rope<T, C>& r) {
 #pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) sum += a[i] * a[i] + b[i] * b[i];
-  const float mean = over_lanes<Sum>(sum, r.lanes) / static_cast<float>(r.head_dim);
-  const float factor = rsqrtf(mean + r.eps);
-  unpack(T{}, low_gain, gain);
+  for (int i = 0; i < kTurn; ++i) {
+    factor[i] = squares<T>(low[i]) + squares<T>(high[i]);
+    keep_packed(low[i]), keep_packed(high[i]);
+  }
+#pragma unroll 1
+  for (int apart = r.lanes / 2; apart > 0; apart /= 2) {
 #pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) a[i] = a[i] * factor * (gain[i] + r.offset);
-  unpack(T{}, high_gain, gain);
+    for (float& sum : factor) sum += __shfl_xor_sync(kAll, sum, apart);
+  }
 #pragma unroll
-  for (int i = 0; i < kValues<T>; ++i) b[i] = b[i] * factor * (gain[i] + r.offset);
-  pack(T{}, a, low);  // rounded, as the norm by itself hands it on
-  pack(T{}, b, high);
+  for (float& sum : factor) sum = factor_of(r, sum);
 }
 
 template <class T>
 __device__ inline void turned(Chunk& low, Chunk& high, const float (&cosine)[kValues<T>],
                               const float (&sine)[kValues<T>]) {
-  float a[kValues<T>], b[kValues<T>], first[kValues<T>], second[kValues<T>];
+  float a[kValues<T>], b[kValues<T>];
   unpack(T{}, low, a);
   unpack(T{}, high, b);
 #pragma unroll
   for (int i = 0; i < kValues<T>; ++i) {
-    first[i] = a[i] * cosine[i] - b[i] * sine[i];
-    second[i] = b[i] * cosine[i] + a[i] * sine[i];
+    const float first = a[i];
+    a[i] = first * cosine[i] - b[i] * sine[i];
+    b[i] = b[i] * cosine[i] + first * sine[i];
   }
-  pack(T{}, first, low);
-  pack(T{}, second, high);
+  pack(T{}, a, low);
+  pack(T{}, b, high);
 }
 
-template <bool kNorm, bool kCache, bool kAligned, class T, class C>
-__device__ inline void rope_token(const Rope<T, C>& r) {
-  const int64_t token = blockIdx.x;
-  const int lane = threadIdx.x % r.lanes, own = threadIdx.x / r.lanes;
-  const int step = blockDim.x / r.lanes;  // heads of a turn
+template <bool kCache, class T, class C>
+__device__ inline const T* source_of(const Token<T, C>& token, const Head& head) {
+  return (head.query ? token.q : !kCache || head.key ? token.k : token.v) + head.at;
+}
+
+// What becomes of a head's unit.
+template <bool kCache, class T, class C>
+__device__ inline void put(const Token<T, C>& token, const Head& head, const Unit& unit,
+                           const Chunk& low, const Chunk& high, int64_t plane,
+                           const CacheScales& scales) {
+  if (kCache && !head.query) {
+    const bool cached = head.there && token.slot != nullptr;
+    C* to = token.slot + (head.key ? 0 : plane) + head.at;
+    const float by = head.key ? scales.key : scales.value;
+    store_cached<true, T>(to + unit.low, low, by, cached ? unit.low_left : 0);
+    store_cached<true, T>(to + unit.high, high, by, cached ? unit.high_left : 0);
+    return;
+  }
+  T* to = (head.query ? token.q_out : token.k_out) + head.at;
+  store<true>(to + unit.low, low, head.there ? unit.low_left : 0);
+  store<true>(to + unit.high, high, head.there ? unit.high_left : 0);
+}
+
+// Where the keys of a token go; null for no slot.
+template <class T, class C>
+__device__ inline C* slot_of(const Rope<T, C>& r, int slot) {
+  if (slot < 0) return nullptr;
+  return r.cache + slot / r.block_size * r.block_stride + slot % r.block_size * r.slot_stride;
+}
+
+template <bool kNorm, bool kCache, class T, class C>
+__device__ inline void rope_chunks(const Rope<T, C>& r) {
+  Token<T, C> token(r, blockIdx.x);
+  const int shift = 31 - __clz(r.lanes);  // lanes are a power of two
+  const int lane = threadIdx.x & (r.lanes - 1), own = threadIdx.x >> shift;
+  const int step = blockDim.x >> shift;  // heads of a turn
   const Unit unit = unit_of<T>(lane, r.head_dim, r.half);
+  [[maybe_unused]] const CacheScales scales(kCache ? r.scales : nullptr);
+  const int slot = kCache ? read_value(r.slots + blockIdx.x) : -1;
+  const int total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
   float cosine[kValues<T>], sine[kValues<T>];
   const int turning = unit.turns ? unit.low_left : 0;
-  load_numbers<kAligned>(r.cos + token * r.cos_stride + unit.low, cosine, turning);
-  load_numbers<kAligned>(r.sin + token * r.sin_stride + unit.low, sine, turning);
-  C* key_home = nullptr;
-  [[maybe_unused]] const CacheScales scales(kCache ? r.scales : nullptr);
-  if constexpr (kCache) {
-    const int slot = read_value(r.slots + token);
-    if (slot >= 0) {
-      key_home =
-          r.cache + (slot / r.block_size) * r.block_stride + (slot % r.block_size) * r.slot_stride;
+  load_numbers<true>(r.cos + blockIdx.x * r.cos_stride + unit.low, cosine, turning);
+  load_numbers<true>(r.sin + blockIdx.x * r.sin_stride + unit.low, sine, turning);
+#pragma unroll 1
+  for (int begin = 0; begin < total; begin += kHeadsAtOnce * step) {
+    Head head[kHeadsAtOnce];
+    Chunk low[kHeadsAtOnce], high[kHeadsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kHeadsAtOnce; ++i) {
+      head[i] = head_of<kCache>(r, begin + i * step + own);
+      const T* from = source_of<kCache>(token, head[i]);
+      low[i] = load<true, true>(from + unit.low, head[i].there ? unit.low_left : 0);
+      high[i] = load<true, true>(from + unit.high, head[i].there ? unit.high_left : 0);
+    }
+    if constexpr (kCache) token.slot = slot_of(r, slot);  // behind the loads, which do not wait
+    [[maybe_unused]] float factor[kHeadsAtOnce];
+    if constexpr (kNorm) factors(factor, low, high, r);
+#pragma unroll
+    for (int i = 0; i < kHeadsAtOnce; ++i) {
+      if constexpr (kNorm) {
+        const T* weight = head[i].query ? r.q_weight : r.k_weight;
+        const Chunk first = load<true, false>(weight + unit.low, unit.low_left);
+        const Chunk second = load<true, false>(weight + unit.high, unit.high_left);
+        // Rounded, as the norm by itself hands them on.
+        low[i] = scaled<T>(low[i], first, factor[i], r.offset);
+        high[i] = scaled<T>(high[i], second, factor[i], r.offset);
+      }
+      if (unit.turns && (!kCache || head[i].query || head[i].key)) {
+        turned<T>(low[i], high[i], cosine, sine);
+      }
+      put<kCache>(token, head[i], unit, low[i], high[i], r.plane, scales);
     }
   }
-  constexpr int kTurn = kAligned ? kHeadsAtOnce : 1;  // value by value takes registers enough
-  const int total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
-  for (int begin = 0; begin < total; begin += kTurn * step) {
-    Head<T, C> head[kTurn];
-    Chunk low[kTurn], high[kTurn];
-#pragma unroll
-    for (int i = 0; i < kTurn; ++i) {
-      head[i] = head_of<kNorm, kCache>(r, token, begin + i * step + own, key_home);
-      low[i] = load<kAligned, true>(head[i].from + unit.low, head[i].there ? unit.low_left : 0);
-      high[i] = load<kAligned, true>(head[i].from + unit.high, head[i].there ? unit.high_left : 0);
+}
+
+// The same of what is not made of whole chunks: value by value, and read again instead of kept.
+template <bool kNorm, bool kCache, class T, class C>
+__device__ inline void rope_values(const Rope<T, C>& r) {
+  Token<T, C> token(r, blockIdx.x);
+  const int shift = 31 - __clz(r.lanes);
+  const int lane = threadIdx.x & (r.lanes - 1), own = threadIdx.x >> shift;
+  const int step = blockDim.x >> shift, total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
+  const CacheScales scales(kCache ? r.scales : nullptr);
+  if constexpr (kCache) token.slot = slot_of(r, read_value(r.slots + blockIdx.x));
+  const float *cos = r.cos + blockIdx.x * r.cos_stride, *sin = r.sin + blockIdx.x * r.sin_stride;
+#pragma unroll 1
+  for (int begin = 0; begin < total; begin += step) {
+    const Head head = head_of<kCache>(r, begin + own);
+    const T* from = source_of<kCache>(token, head);
+    const int width = head.there ? r.head_dim : 0;
+    [[maybe_unused]] const T* weight = head.query ? r.q_weight : r.k_weight;
+    float factor = 1.0f;
+    if constexpr (kNorm) {
+      float sum = 0.0f;
+#pragma unroll 1
+      for (int i = lane; i < width; i += r.lanes) {
+        const float value = wide(read_value(from + i));
+        sum += value * value;
+      }
+      factor = factor_of(r, over_lanes<Sum>(sum, r.lanes));
     }
-#pragma unroll
-    for (int i = 0; i < kTurn; ++i) {
-      if constexpr (kNorm) {
-        const T* weight = head[i].weight;
-        normed<T>(low[i], high[i], load<kAligned, false>(weight + unit.low, unit.low_left),
-                  load<kAligned, false>(weight + unit.high, unit.high_left), r);
+    const auto value_at = [&](int i) {
+      const float value = wide(read_value(from + i));
+      if constexpr (!kNorm) return value;
+      return wide(narrow<T>(value * factor * (wide(read_value(weight + i)) + r.offset)));
+    };
+    const auto put_at = [&](int i, float value) {
+      if (kCache && !head.query) {
+        if (token.slot == nullptr) return;
+        C* to = token.slot + (head.key ? 0 : r.plane) + head.at + i;
+        store_cached<T>(to, value, head.key ? scales.key : scales.value);
+      } else {
+        T* to = (head.query ? token.q_out : token.k_out) + head.at + i;
+        write_value(to, narrow<T>(value));
       }
-      if (unit.turns && head[i].turns) turned<T>(low[i], high[i], cosine, sine);
-      if constexpr (kCache) {
-        const bool cached = head[i].there && head[i].slot != nullptr;
-        const float by = head[i].turns ? scales.key : scales.value;
-        store_cached<kAligned, T>(head[i].slot + unit.low, low[i], by, cached ? unit.low_left : 0);
-        store_cached<kAligned, T>(head[i].slot + unit.high, high[i], by,
-                                  cached ? unit.high_left : 0);
+    };
+    const int turned = !kCache || head.query || head.key ? r.half : 0;
+#pragma unroll 1
+    for (int i = lane; i < width - turned; i += r.lanes) {
+      if (i >= turned) {  // behind both halves, or a value head
+        put_at(i + turned, value_at(i + turned));
+        continue;
       }
-      const bool written = head[i].there && head[i].to != nullptr;
-      store<kAligned>(head[i].to + unit.low, low[i], written ? unit.low_left : 0);
-      store<kAligned>(head[i].to + unit.high, high[i], written ? unit.high_left : 0);
+      const float low = value_at(i), high = value_at(i + turned);
+      const float cosine = read_value(cos + i), sine = read_value(sin + i);
+      put_at(i, low * cosine - high * sine);
+      put_at(i + turned, high * cosine + low * sine);
     }
   }
 }
 
 template <bool kNorm, bool kCache, class T, class C>
 __device__ inline void rope(const Rope<T, C>& r) {
-  if (is_aligned<kNorm, kCache>(r)) {
-    rope_token<kNorm, kCache, true>(r);
-  } else {
-    rope_token<kNorm, kCache, false>(r);
-  }
+  is_aligned<kNorm, kCache>(r) ? rope_chunks<kNorm, kCache>(r) : rope_values<kNorm, kCache>(r);
 }
 
 }  // namespace vcc

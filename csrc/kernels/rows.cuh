@@ -49,17 +49,51 @@ __device__ inline float over_lanes(float value, int lanes) {
   return value;
 }
 
+// The largest of numbers that are not negative, or NaN, over a warp.
+__device__ inline float most_over_warp(float value) {
+#ifdef VCC_KERNEL_HOST
+  return over_lanes<Most>(value, kWarp);
+#else
+  return as_float(__reduce_max_sync(kAll, as_bits(value)));  // bits have the order of the numbers
+#endif
+}
+
+// Over the warps of a row, of which the first lanes have each warp's share; every thread gets the
+// result. At most once a kernel for each Join.
+template <class Join>
+__device__ inline float over_warps(float share, int row_threads) {
+  alignas(sizeof(Chunk)) __shared__ float shares[kWarp];
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = row_threads / kWarp;
+  // Those of warps that are not there are nothing.
+  if (lane == 0 || (warp == 0 && lane >= warps)) {
+    shares[warp + lane] = lane == 0 ? share : Join::kNothing;
+  }
+  __syncthreads();
+  constexpr int kEach = sizeof(Chunk) / sizeof(float), kFew = 8;
+  if (warps > kFew) return over_lanes<Join>(shares[lane], kWarp);
+  const auto* all = reinterpret_cast<const Chunk*>(shares);
+  float found = Join::kNothing;
+#pragma unroll
+  for (int i = 0; i < kFew / kEach; ++i) {
+    const Chunk four = all[i];
+#pragma unroll
+    for (const uint32_t word : four.word) found = Join::join(found, as_float(word));
+  }
+  return found;
+}
+
 // Over the threads of a row; each of them gets the result. At most once a kernel for each Join.
 template <class Join>
 __device__ inline float over_row(float value, int row_threads) {
   if (row_threads <= kWarp) return over_lanes<Join>(value, row_threads);
-  __shared__ float partial[kWarp];
-  value = over_lanes<Join>(value, kWarp);
-  const int lane = threadIdx.x % kWarp;
-  if (lane == 0) partial[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  const int warps = row_threads / kWarp;
-  return over_lanes<Join>(lane < warps ? partial[lane] : Join::kNothing, kWarp);
+  return over_warps<Join>(over_lanes<Join>(value, kWarp), row_threads);
+}
+
+// The same of the largest of numbers that are not negative.
+__device__ inline float most_over_row(float value, int row_threads) {
+  if (row_threads < kWarp) return over_lanes<Most>(value, row_threads);
+  const float share = most_over_warp(value);
+  return row_threads == kWarp ? share : over_warps<Most>(share, row_threads);
 }
 
 }  // namespace vcc

@@ -65,6 +65,16 @@ __device__ inline uint32_t packed(fp16, float low, float high) {
 #endif
 }
 
+// One value, rounded to nearest even.
+template <class T>
+__device__ inline T narrow(float value) {
+  if constexpr (sizeof(T) == 4) {
+    return value;
+  } else {
+    return T{static_cast<uint16_t>(packed(T{}, value, 0.0f))};
+  }
+}
+
 // e4m3 of a number, as torch converts, except that what is too large becomes the largest. NaN
 // stays NaN. In integers, for architectures whose instructions lack it.
 __device__ inline uint32_t fp8_in_integers(float value) {

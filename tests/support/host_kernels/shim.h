@@ -97,6 +97,20 @@ T __shfl_xor_sync(uint32_t, T value, int apart) {
   return value;
 }
 
+// What another lane has.
+template <class T>
+T __shfl_sync(uint32_t all, T value, int lane) {
+  return __shfl_xor_sync(all, value, static_cast<int>(threadIdx.x % 32) ^ lane);
+}
+
+inline bool __any_sync(uint32_t all, bool value) {
+  uint32_t found = value;
+  for (int apart = 16; apart > 0; apart /= 2) found |= __shfl_xor_sync(all, found, apart);
+  return found != 0;
+}
+
+inline int __clz(int x) { return __builtin_clz(static_cast<unsigned>(x)); }
+
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 
 struct uint2 {
