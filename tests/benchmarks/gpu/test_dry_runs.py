@@ -133,6 +133,11 @@ def test_scripts_that_need_torch_on_a_device_say_what_they_would_time(
     if script == "bench_experts":
         assert found["ours"] <= 1e-5
         assert found["grouped"] <= 2e-2
+        assert found["fp8"] <= 1.01 * found["fp8_plain"] <= 0.1
+        # Torch has the peer's function, and no CPU: the row of a missing peer says so.
+        assert found["fp8_grouped"].startswith(
+            "NotImplementedError: Could not run 'aten::_scaled_g"
+        )
 
 
 def test_every_benchmark_is_a_part_of_make_gpu_bench_and_says_what_it_takes(bench: Bench) -> None:
