@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from support.cuda_cases import cache_cases, results
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
-from support.gpu_jobs import Job, build
 from support.kernel_cases import Backend
 from support.kv_fp8 import add_scales, kv_logits
 from support.kv_fp8_cases import FP8, attention, near, writes
 from support.numbers import assert_quantised
+from support.played import Played
 from support.triton_ops import TritonOps
 
 from vcc.engine.ops.cuda import cubins, eager
@@ -72,18 +67,6 @@ def test_kernels_of_csrc_store_what_plain_torch_does(
 
 
 SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
-LIMITS = {"max_model_len": 512, "max_num_seqs": 4, "max_num_batched_tokens": 128}
-RUNS: Mapping[str, Sequence[Mapping[str, int]]] = {
-    "mixed": (
-        {"odd": 9, "many": 100},
-        {"many": 50, "one": 1},
-        {"odd": 8, "many": 47},
-        {"many": 1},
-        {"many": 1},
-        {"many": 1},
-    )
-}
-"""Prefill in chunks beside another prompt, then decode."""
 
 
 @pytest.mark.parametrize("custom", [None, '{"custom_ops": ["all"]}'], ids=["plain", "fused"])
@@ -92,31 +75,13 @@ def test_a_played_model_keeps_to_the_rule(
 ) -> None:
     """Scales of a checkpoint, fp8 weights too; kernels apart, and the rotation in the KV write."""
     directory = make_fp8_checkpoint(tmp_path / "model", "llama", "tensor-static")
-    models = [fp8_reference(directory, "tensor-static", one) for one in DTYPES[:2]]
+    models = {one: fp8_reference(directory, "tensor-static", one) for one in DTYPES[:2]}
     add_scales(directory, SCALES)
-    torch.manual_seed(0)
-    lengths = {"one": 1, "odd": 17, "many": 200}
-    prompts = {name: torch.randint(4, 160, (n,)).tolist() for name, n in lengths.items()}
-    options: dict[str, Any] = {"target": device_with_fp8, "mode": "full", "dtype": "bf16", **LIMITS}
-    if custom is not None:
-        options["config"] = custom
-    job = Job(
-        model=directory,
-        store=tmp_path / "store",
-        options=options,
-        prompts=prompts,
-        wanted={name: list(range(n)) for name, n in lengths.items()},
-        runs=RUNS,
+    options = {} if custom is None else {"config": custom}
+    played = Played(
+        directory,
+        device_with_fp8,
+        lambda ids, dtype: kv_logits(models[dtype], ids, SCALES),
+        options,
     )
-    with ThreadPoolExecutor(1) as pool:
-        named = {("compilation_config" if n == "config" else n): v for n, v in options.items()}
-        building = pool.submit(build, replace(job, options=named))
-        reference, peer = (
-            torch.cat([kv_logits(model, one, SCALES) for one in prompts.values()])
-            for model in models
-        )
-        building.result()
-    played, done = job.done_by("player_process", tmp_path)
-    assert not done.json["heavy"]
-    mine = torch.from_numpy(np.concatenate([played[f"mixed/{name}"] for name in prompts]))
-    assert_quantised(mine, reference, peer)
+    played.check(tmp_path, assert_quantised)

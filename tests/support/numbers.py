@@ -54,6 +54,14 @@ def assert_quantised(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
     _assert_within(actual, reference, peer, {"rms": _rms, "one in a thousand": _high})
 
 
+def assert_routed(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
+    """Logits of a model with experts in low precision; arguments as above.
+
+    A maximum is a draw there too (docs/decisions/0019).
+    """
+    assert_quantised(actual, reference, peer)
+
+
 def _assert_within(
     actual: Tensor, reference: Tensor, peer: Tensor, measures: Mapping[str, Measure]
 ) -> None:
@@ -70,7 +78,8 @@ def _assert_within(
 
 def _pair(actual: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
     assert actual.shape == reference.shape
-    assert bool(actual.isfinite().all()), "a logit is not finite"
+    bad = (~actual.isfinite()).any(-1).nonzero().flatten().tolist()
+    assert not bad, f"logits of {len(bad)} of {len(actual)} positions are not finite: {bad[:9]}"
     return actual.float(), reference.float()
 
 
