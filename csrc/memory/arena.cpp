@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "memory/arena_tag.h"
+#include "memory/relaxed.h"
 
 namespace vcc {
 
@@ -26,22 +27,6 @@ constexpr Kind kKinds[] = {
 };
 
 static_assert(std::size(kKinds) == kHeaps);
-
-constexpr size_t kRangeChunk = size_t{32} << 20;
-
-size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
-
-// While another thread captures, calls that allocate are allowed in relaxed mode only.
-class Relaxed {
- public:
-  Relaxed() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-  ~Relaxed() { driver().cuThreadExchangeStreamCaptureMode(&mode_); }
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
-
- private:
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-};
 
 }  // namespace
 
@@ -155,96 +140,6 @@ bool Arena::owns(CUdeviceptr address) {
   });
 }
 
-CUdeviceptr Arena::reserve_range(size_t size, size_t chunk, const std::string& name) {
-  if (!enabled_) return allocate(size, name);
-  const std::lock_guard lock(lock_);
-  device_->use();
-  const size_t step = round_up(chunk == 0 ? kRangeChunk : chunk, granularity_);
-  Tag& owner = tag(name);
-  require_awake(owner, "reserve addresses");
-  auto made = std::make_unique<Range>(device_, std::max(size, size_t{1}), step);
-  const CUdeviceptr base = made->pages.base();
-  owner.ranges[base] = std::move(made);
-  count_memory();
-  return base;
-}
-
-std::pair<Arena::Tag*, Arena::Range*> Arena::range_at(CUdeviceptr base) {
-  for (auto& [_, owner] : tags_) {
-    const auto found = owner->ranges.find(base);
-    if (found != owner->ranges.end()) return {owner.get(), found->second.get()};
-  }
-  throw Error(Code::kUsage, "no such range of addresses",
-              "address " + std::to_string(base) + " was not given by reserve_range");
-}
-
-std::pair<size_t, size_t> Arena::chunks_of(const Range& range, size_t offset, size_t size) const {
-  const size_t chunk = range.pages.chunk();
-  const bool inside = offset <= range.size && size <= range.size - offset;
-  const bool whole = offset % chunk == 0 && (size % chunk == 0 || offset + size == range.size);
-  if (!inside || !whole) {
-    throw Error(Code::kUsage, "cannot map part of a range",
-                "offset " + std::to_string(offset) + " and size " + std::to_string(size) +
-                    " are not multiples of " + std::to_string(chunk) + " inside " +
-                    std::to_string(range.size));
-  }
-  return {offset / chunk, round_up(offset + size, chunk) / chunk};
-}
-
-void Arena::map_range(CUdeviceptr base, size_t offset, size_t size) {
-  const std::lock_guard lock(lock_);
-  if (plain_.count(base) != 0) return;
-  device_->use();
-  const Relaxed relaxed;
-  const auto [owner, range] = range_at(base);
-  require_awake(*owner, "map memory");
-  const auto [first, last] = chunks_of(*range, offset, size);
-  try {
-    range->pages.map(first, last);
-  } catch (const CudaError& error) {
-    if (error.result != CUDA_ERROR_OUT_OF_MEMORY || trim_locked() == 0) throw;
-    range->pages.map(first, last);
-  }
-  count_memory();
-}
-
-void Arena::unmap_range(CUdeviceptr base, size_t offset, size_t size) {
-  const std::lock_guard lock(lock_);
-  if (plain_.count(base) != 0) return;
-  device_->use();
-  const auto [owner, range] = range_at(base);
-  require_awake(*owner, "unmap memory");
-  const auto [first, last] = chunks_of(*range, offset, size);
-  synchronise();
-  for (size_t i = first; i < last; ++i) {
-    if (range->pages.has(i)) range->pages.unmap(i);
-  }
-  count_memory();
-}
-
-size_t Arena::range_chunk(CUdeviceptr base) {
-  const std::lock_guard lock(lock_);
-  return plain_.count(base) != 0 ? plain_[base].second : range_at(base).second->pages.chunk();
-}
-
-size_t Arena::range_mapped(CUdeviceptr base) {
-  const std::lock_guard lock(lock_);
-  return plain_.count(base) != 0 ? plain_[base].second : range_at(base).second->pages.mapped();
-}
-
-void Arena::free_range(CUdeviceptr base) {
-  if (!enabled_) return free(base);
-  const std::lock_guard lock(lock_);
-  device_->use();
-  const auto [owner, range] = range_at(base);
-  synchronise();
-  std::erase_if(owner->taken,
-                [&, part = &range->pages](const Taken& taken) { return taken.pages == part; });
-  if (owner->kept) owner->kept->forget(base, range->pages.size());
-  owner->ranges.erase(base);
-  count_memory();
-}
-
 size_t Arena::available() {
   const std::lock_guard lock(lock_);
   device_->use();
@@ -288,70 +183,6 @@ void Arena::require_enabled(const char* task) const {
   if (enabled_) return;
   throw Error(Code::kUsage, std::string("cannot ") + task,
               "the memory arena is off (VCC_USE_CUDA_MEMORY_POOL=0)", "leave it on");
-}
-
-void Arena::count_memory() {
-  ArenaCounters& now = counters_;
-  now.live = now.mapped = now.reserved = now.host = 0;
-  for (const auto& [_, one] : tags_) {
-    now.live += one->live();
-    now.mapped += one->mapped();
-    for (const Pages* pages : one->pages()) now.reserved += pages->size();
-    if (one->kept) now.host += one->kept->bytes();
-  }
-  now.peak_live = std::max(now.peak_live, now.live);
-  now.peak_mapped = std::max(now.peak_mapped, now.mapped);
-}
-
-ArenaCounters Arena::counters() {
-  const std::lock_guard lock(lock_);
-  return counters_;
-}
-
-std::string Arena::stats() {
-  const std::lock_guard lock(lock_);
-  const ArenaCounters& now = counters_;
-  const std::pair<const char*, uint64_t> numbers[] = {
-      {"allocations", now.allocations},
-      {"frees", now.frees},
-      {"live", now.live},
-      {"peak_live", now.peak_live},
-      {"mapped", now.mapped},
-      {"peak_mapped", now.peak_mapped},
-      {"reserved", now.reserved},
-      {"host", now.host},
-      {"sleeps", now.sleeps},
-      {"wakes", now.wakes},
-      {"discards", now.discards},
-      {"trims", now.trims},
-  };
-  std::string text = "{";
-  for (const auto& [name, value] : numbers) {
-    text += std::string("\"") + name + "\": " + std::to_string(value) + ", ";
-  }
-  text += "\"tags\": {";
-  for (const auto& [name, one] : tags_) {
-    text += (text.back() == '{' ? "\"" : ", \"") + name +
-            "\": {\"live\": " + std::to_string(one->live()) +
-            ", \"mapped\": " + std::to_string(one->mapped()) +
-            ", \"asleep\": " + (one->asleep ? "true" : "false") +
-            ", \"filled\": " + (one->filled ? "true" : "false") + "}";
-  }
-  return text + "}}";
-}
-
-std::string Arena::times() {
-  const std::lock_guard lock(lock_);
-  std::string text = "{";
-  for (const auto& [name, one] : {std::pair{"sleep", &slept_}, std::pair{"wake", &woke_}}) {
-    text += std::string("\"") + name + "\": {\"bytes\": " + std::to_string(one->bytes) +
-            ", \"memory\": " + std::to_string(one->memory) +
-            ", \"copy\": " + std::to_string(one->copy) +
-            ", \"host\": " + std::to_string(one->transfer.host) +
-            ", \"link\": " + std::to_string(one->transfer.link) + "}, ";
-  }
-  return text + "\"ring\": " + std::to_string(ring_ ? ring_->bytes() : 0) +
-         ", \"threads\": " + std::to_string(ring_ ? ring_->threads() : 0) + "}";
 }
 
 }  // namespace vcc

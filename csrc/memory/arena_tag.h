@@ -15,6 +15,8 @@ namespace vcc {
 
 inline constexpr size_t kHeaps = 4;  // of a tag, by the size of their blocks
 
+inline size_t round_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
 // Chunks of one reservation that had memory when its tag fell asleep.
 struct Taken {
   Pages* pages;

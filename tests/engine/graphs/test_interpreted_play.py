@@ -1,0 +1,65 @@
+"""Steps of fp8 models by Triton's interpreter, memory poisoned: chunks, several blocks, decode."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import torch
+from support.fp8_checkpoints import fp8_logits, fp8_reference, make_fp8_checkpoint
+from support.interpreted_play import played
+from support.kv_fp8 import add_scales, kv_logits
+from torch import Tensor
+
+SCHEDULE = ({0: 40, 1: 5}, {0: 30, 2: 1}, {1: 4, 0: 20}, {0: 1})
+"""Of prompts of 92, 9 and 1 tokens: chunks beside others, then decode over seven blocks."""
+
+SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
+
+
+def prompts() -> list[list[int]]:
+    torch.manual_seed(0)
+    return [torch.randint(4, 160, (count,)).tolist() for count in (92, 9, 1)]
+
+
+def ends() -> list[list[int]]:
+    """The positions of each prompt whose logits a step gives."""
+    steps = (*SCHEDULE, {0: 1})
+    counts = [[one[n] for one in steps if n in one] for n in range(3)]
+    return [[end - 1 for end in accumulate(each)] for each in counts]
+
+
+def held(found: dict[int, Tensor], wanted: list[Tensor]) -> None:
+    """fp32 of the same steps: equal, but where a value went to the next step of fp8."""
+    shares = []
+    for index, rows in enumerate(ends()):
+        want, got = wanted[index][rows], found[index]
+        assert got.shape == want.shape
+        assert bool(got.isfinite().all()), f"prompt {index}: {got.isnan().any(1).tolist()}"
+        shares += ((got - want).abs().amax(-1) / want.abs().amax(-1)).tolist()
+    assert max(shares) <= 0.1, shares
+    assert sum(share <= 1e-4 for share in shares) * 2 >= len(shares), shares
+
+
+@pytest.mark.parametrize("layers", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_cache_in_fp8_is_read_where_it_was_written(layers: int, tmp_path: Path) -> None:
+    """Decode splits keys over all programs of the device; their sums have memory of their own."""
+    made = make_fp8_checkpoint(
+        tmp_path / "model", "llama", "tensor-static", num_hidden_layers=layers
+    )
+    model = fp8_reference(made, "tensor-static", torch.float32)
+    scales = {index: SCALES[index] for index in range(layers)}
+    add_scales(made, scales)
+    wanted = [kv_logits(model, one, scales) for one in prompts()]
+    (tmp_path / "play").mkdir()
+    held(played(tmp_path / "play", made, prompts(), SCHEDULE), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["tensor-static", "channel-token", "block"])
+def test_experts_in_fp8_are_those_of_the_checkpoint(layout: str, tmp_path: Path) -> None:
+    made = make_fp8_checkpoint(tmp_path / "model", "qwen3_moe", layout, experts=True)
+    wanted = [fp8_logits(made, layout, one, torch.float32) for one in prompts()]
+    (tmp_path / "play").mkdir()
+    held(played(tmp_path / "play", made, prompts(), SCHEDULE), wanted)
