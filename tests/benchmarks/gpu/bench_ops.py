@@ -1,6 +1,7 @@
 """Each fused operator beside a copy of as many bytes, and a decode with the ops beside one without.
 
-    python bench_ops.py [--tokens 2048 8192] [--only ops decode] [--configs without csrc] [--dry]
+    python bench_ops.py [--tokens 2048 8192] [--only ops decode] [--ops kv_write ...]
+                        [--configs without csrc] [--dry]
 
 Operators: csrc's kernels through `torch.ops.vcc`, and Triton's as pieces have them, at the widths
 of the 8B shape in bf16. The peer is torch's copy of as many bytes, read and written, timed in the
@@ -54,6 +55,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="*", default=[2048, 8192])
     parser.add_argument("--only", nargs="*", default=["ops", "decode"])
+    parser.add_argument("--ops", nargs="*", default=[], help="these operators; else all")
     parser.add_argument("--size", default="8b")
     parser.add_argument("--decode", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--configs", nargs="*", default=list(CONFIGS), help="of decode")
@@ -82,7 +84,8 @@ def operators(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The operators' times, measured in a process that ends with its memory."""
     with tempfile.TemporaryDirectory() as place:
         out = Path(place) / "ops.json"
-        python("bench_ops.py", "--measure", out, "--tokens", *options.tokens)
+        words = ("--tokens", *options.tokens, "--ops", *options.ops)
+        python("bench_ops.py", "--measure", out, *words)
         found: list[dict[str, Any]] = json.loads(out.read_text())
         return found
 
@@ -138,6 +141,8 @@ def measured(options: argparse.Namespace) -> int:
     device = "meta" if options.dry else "cuda"
     for tokens in options.tokens:
         for one in shapes(tokens, HIDDEN, INNER, device):
+            if options.ops and one.case.op not in options.ops:
+                continue
             told: dict[str, Any] = {"op": one.case.op, "form": one.case.name, "tokens": tokens}
             told["bytes"] = one.bytes
             if not options.dry:
