@@ -75,7 +75,6 @@ void write_words(Json& json, const std::string& block, const std::vector<Span>& 
   json.close(']');
   write_offsets(json, "live", block, is_live);
   write_offsets(json, "host", block, [&](uint64_t word) { return host.contains(word); });
-  write_offsets(json, "low", block, [&](uint64_t word) { return host.contains_low(word); });
 }
 
 void write_attributes(Json& json, CUgraphNode node, CUfunction function) {

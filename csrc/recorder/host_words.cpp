@@ -8,13 +8,6 @@
 
 namespace vcc::recorder {
 
-namespace {
-
-// Larger mappings have every lower half, or nearly: they would say nothing.
-constexpr uint64_t kLargest = 256ull << 20;
-
-}  // namespace
-
 HostWords::HostWords() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/maps", "re"),
                                                              &std::fclose);
@@ -26,7 +19,6 @@ HostWords::HostWords() {
     if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %6s", &start, &end, modes, path) < 3) continue;
     const bool device = std::string_view(path).starts_with("/dev/");
     if (modes[0] != 'r' || modes[3] != 'p' || device) continue;
-    add_low(start, end);
     if (!ranges_.empty() && ranges_.back().second == start) {
       ranges_.back().second = end;
     } else {
@@ -35,20 +27,7 @@ HostWords::HostWords() {
   }
 }
 
-void HostWords::add_low(uint64_t start, uint64_t end) {
-  if (end - start > kLargest) return;
-  const uint64_t low = start % kLowest, size = end - start;
-  low_.emplace_back(low, std::min(low + size, kLowest));
-  if (low + size > kLowest) low_.emplace_back(0, low + size - kLowest);
-}
-
-bool HostWords::contains_low(uint64_t word) const {
-  const uint64_t low = word % kLowest;
-  return std::any_of(low_.begin(), low_.end(),
-                     [low](const auto& range) { return range.first <= low && low < range.second; });
-}
-
-bool HostWords::is_mapped(uint64_t word) const {
+bool HostWords::contains(uint64_t word) const {
   const auto after =
       std::upper_bound(ranges_.begin(), ranges_.end(), word,
                        [](uint64_t at, const auto& range) { return at < range.first; });

@@ -9,6 +9,7 @@
 #include "recorder/library.h"
 #include "recorder/lt.h"
 #include "recorder/replay.h"
+#include "recorder/spread.h"
 
 namespace {
 
@@ -49,6 +50,14 @@ int32_t vcc_recorder_open(const char* libcuda, int32_t ordinal) {
 
 int32_t vcc_recorder_watch(const char* candidates, const char** path) {
   return guarded([&] { *path = keep_text(Cubins::of_process().subscribe(lines_of(candidates))); });
+}
+
+int32_t vcc_recorder_spread_heap(uint64_t bytes) {
+  return guarded([&] { spread_heap(bytes); });
+}
+
+int32_t vcc_recorder_spread_mappings(uint64_t bytes) {
+  return guarded([&] { spread_mappings(bytes); });
 }
 
 int32_t vcc_recorder_cubin_size(uint64_t index, uint64_t* size) {

@@ -17,6 +17,10 @@ VCC_API int32_t vcc_recorder_open(const char* libcuda, int32_t ordinal);
 /* Keep every cubin from now on (csrc/recorder/cupti.h); gives the path of the CUPTI taken. */
 VCC_API int32_t vcc_recorder_watch(const char* candidates, const char** path);
 
+/* Move what this process allocates from now on by so many bytes (csrc/recorder/spread.h). */
+VCC_API int32_t vcc_recorder_spread_heap(uint64_t bytes);
+VCC_API int32_t vcc_recorder_spread_mappings(uint64_t bytes);
+
 VCC_API int32_t vcc_recorder_cubin_size(uint64_t index, uint64_t* size);
 VCC_API int32_t vcc_recorder_cubin(uint64_t index, void* bytes, uint64_t size);
 

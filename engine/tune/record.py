@@ -14,7 +14,7 @@ from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.calls import Cubins, record_product, workspace_bytes
 from vcc.engine.graphs.recorder.draft import Draft
 from vcc.engine.graphs.recorder.merge import merge
-from vcc.engine.graphs.recorder.words import Move
+from vcc.engine.graphs.recorder.places import Move
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind

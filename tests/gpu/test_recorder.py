@@ -42,11 +42,11 @@ def test_a_module_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert len(found["info"]["recorded"]) == 1
         target = ("--target", "sm_90", "--dtype", "fp32", "--require-warm", "--json")
         done = vcc("run", *words, *target, store=tmp_path / "store")
-        assert done.code == 0, done.text[-6000:]
+        assert done.code == 0, done.text
         (output,) = done.json["outputs"]
         assert output["shape"] == [32, 256]
         plain = vcc("run", *words, "--target", "cpu", "--dtype", "fp32", "--json", store=tmp_path)
-        assert plain.code == 0, plain.text[-6000:]
+        assert plain.code == 0, plain.text
         assert plain.json["outputs"][0]["shape"] == output["shape"]
 
 
@@ -61,10 +61,10 @@ def test_modules_that_cannot_be_recorded_are_refused_by_name(
         words = (f"recorded_models:{factory}", "--shape", "x=4x16", "--compile", "none")
         more = ("--target", "sm_90", "--dtype", "fp32", "--mode", "full")
         done = compiled(tmp_path / "store", *words, *more, code=9)
-    assert why in done.text
+    assert why in done.text, done.text
 
 
 def test_another_architecture_is_refused(tmp_path: Path) -> None:
     words = ("demo", "--compile", "none", "--target", "sm_80", "--dtype", "bf16", *SIZES)
     done = compiled(tmp_path / "store", *words, code=3)
-    assert "sm_80" in done.text
+    assert "sm_80" in done.text, done.text

@@ -15,7 +15,7 @@ PROMPT = ("--prompt", "It is a truth", "--max-new-tokens", 24, "--temperature", 
 def compiled(store: Path, *words: object, code: int = 0) -> Done:
     """What `vcc compile` said; it ended with `code`."""
     done = vcc("compile", *words, "--json", store=store, timeout=540)
-    assert done.code == code, f"exit {done.code}\n{done.text[-6000:]}"
+    assert done.code == code, f"exit {done.code}\n{done.text}"
     return done
 
 
@@ -37,5 +37,5 @@ def recorded_demo(folder: Path, mode: str, dtype: str) -> None:
 def tokens(store: Path, *words: object) -> list[list[int]]:
     """Token ids of each prompt's answer."""
     done = vcc("run", "demo", *words, *PROMPT, "--json", store=store)
-    assert done.code == 0, done.text[-6000:]
+    assert done.code == 0, done.text
     return [list(one["token_ids"]) for one in done.json["prompts"]]

@@ -22,6 +22,8 @@ _native = functions(
     {
         "vcc_recorder_open": "str i32",
         "vcc_recorder_watch": "str -> str",
+        "vcc_recorder_spread_heap": "u64",
+        "vcc_recorder_spread_mappings": "u64",
         "vcc_recorder_cubin_size": "u64 -> u64",
         "vcc_recorder_cubin": "u64 buffer u64",
         "vcc_recorder_graph": "ptr -> str",
@@ -70,6 +72,20 @@ def open_driver(ordinal: int = -1) -> None:
         DeviceError: no driver, or no such device.
     """
     _native.vcc_recorder_open(read_environment().libcuda, ordinal)
+
+
+def spread_heap(size: int) -> None:
+    """Take all free blocks of malloc's heap, then `size` bytes more."""
+    _native.vcc_recorder_spread_heap(size)
+
+
+def spread_mappings(size: int) -> None:
+    """Take all holes between this process's mappings, then `size` bytes of addresses.
+
+    Raises:
+        DeviceError: there are not so many.
+    """
+    _native.vcc_recorder_spread_mappings(size)
 
 
 def read_graph(graph: int, cubins: Cubins) -> Draft:

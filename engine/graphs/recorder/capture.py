@@ -32,7 +32,8 @@ from vcc.engine.graphs.recorder.calls import (
     pool_used,
     reserve,
 )
-from vcc.engine.graphs.recorder.capturing import captured
+from vcc.engine.graphs.recorder.capturing import captured, rehearsed
+from vcc.engine.graphs.recorder.known import MAPS
 from vcc.engine.graphs.recorder.parts import Part, parts_text
 from vcc.engine.graphs.recorder.plan import (
     IO,
@@ -43,6 +44,7 @@ from vcc.engine.graphs.recorder.plan import (
     Recording,
     Slot,
 )
+from vcc.engine.graphs.recorder.spread import spread_device
 from vcc.engine.graphs.table.types import Role
 
 WARMUPS = 2
@@ -84,12 +86,13 @@ def capture(
     """
     torch.cuda.init()
     ordinal = torch.cuda.current_device()
-    torch.zeros(1, device="cuda")
+    torch.empty(1, device="cuda")  # makes the context, and loads no kernel
     open_driver()
     recording = subject.recording
     regions = recording.sizes(0)[:WORKSPACE]
     free, _ = torch.cuda.mem_get_info(ordinal)
     where = place(name, regions, free, first, reserve)
+    spread_device(name)
     pools = [_pool(index, ordinal, where) for index in range(len(where.sizes))]
     memory = [_region(pools[index], where.bases[index], size) for index, size in enumerate(regions)]
     tensors = {
@@ -109,6 +112,7 @@ def capture(
         "device": device_info(ordinal),
         "cuda": torch.version.cuda or "",
     }
+    (folder / MAPS).write_bytes(Path("/proc/self/maps").read_bytes())
     (folder / REPORT).write_text(json.dumps(report), encoding="utf-8")
 
 
@@ -187,7 +191,7 @@ def _captured(
         with torch.cuda.stream(stream):
             for descriptor in recording.descriptors:
                 for _ in range(times):
-                    step(descriptor)
+                    rehearsed(partial(step, descriptor), recording.breaks(descriptor))
                 torch.cuda.synchronize()
 
     warm_up(torch.cuda.Stream(), WARMUPS)  # compiles and tunes, with memory of its own

@@ -52,6 +52,19 @@ def captured(
     return tuple(Part(part.kind, part.name, part.held.graph) for part in parts)
 
 
+def rehearsed(step: Callable[[], None], breaking: Sequence[str]) -> None:
+    """Run a step as `captured` will, without a graph.
+
+    Code may do something else while its calls are heard, and what it loads or allocates for the
+    first time shall not be part of a capture.
+    """
+    if not breaking:
+        step()
+        return
+    with heard(lambda op, args, kwargs: op(*args, **kwargs)):
+        step()
+
+
 @dataclass(frozen=True, slots=True)
 class _Capture:
     """A capture under way; kernels may be loaded and memory mapped meanwhile, hence relaxed."""

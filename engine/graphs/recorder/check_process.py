@@ -36,6 +36,9 @@ RECORDING, RESULT = "recording.json", "check.json"
 POISON = 0xFF
 """Not a number in every floating-point type, and no index."""
 
+SHIFTS = (0x3A00, 0x1E00, 0x7200, 0x4600)
+"""Bytes from the beginning of an allocation to each region."""
+
 REPEATS = 2
 
 
@@ -53,7 +56,7 @@ def check(folder: Path, ordinal: int) -> dict[str, Any]:
     wrong, times = [], {}
     with ExitStack() as stack:
         sizes = _sizes(list(tables.values()))
-        memory = [stack.enter_context(DeviceBytes(size)).address for size in sizes]
+        memory = _memory(sizes, stack)
         state = State(recording, memory, sizes, stack)
         state.fill_weights(folder)
         for descriptor, table in tables.items():
@@ -73,6 +76,17 @@ def check(folder: Path, ordinal: int) -> dict[str, Any]:
 def _sizes(tables: Sequence[NodeTable]) -> list[int]:
     """Bytes of each region, the same in all tables."""
     return [max(int(table.regions[index].size) for table in tables) for index in range(4)]
+
+
+def _memory(sizes: Sequence[int], stack: ExitStack) -> list[int]:
+    """Where each region lies: at an odd multiple of what tables promise, as in the captures.
+
+    A number that was made of an address and zeroed is seen only where zero is not right.
+    """
+    return [
+        stack.enter_context(DeviceBytes(size + shift)).address + shift
+        for size, shift in zip(sizes, SHIFTS, strict=True)
+    ]
 
 
 class State:

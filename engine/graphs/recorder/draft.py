@@ -42,7 +42,7 @@ class KernelDraft:
     """A launch; `cubin` is the SHA-256 in hex of the code, attributes are (id, 64 bytes).
 
     `live` and `host` are offsets of words in the parameters that the driver, and the process, knew
-    as addresses; `low` of those whose lower half alone was one of the process's.
+    as addresses.
     """
 
     function: str
@@ -53,7 +53,6 @@ class KernelDraft:
     parameters: bytes
     live: frozenset[int]
     host: frozenset[int]
-    low: frozenset[int]
     attributes: tuple[tuple[int, bytes], ...]
     carveout: int
     non_portable: bool
@@ -135,7 +134,6 @@ def _kernel(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraf
         parameters=bytes.fromhex(raw["parameters"]),
         live=frozenset(raw["live"]),
         host=frozenset(raw["host"]),
-        low=frozenset(raw["low"]),
         attributes=attributes,
         carveout=raw["carveout"],
         non_portable=bool(raw["non_portable"]),

@@ -16,7 +16,8 @@ from vcc.engine.graphs.recorder.draft import (
     where,
 )
 from vcc.engine.graphs.recorder.parts import Part
-from vcc.engine.graphs.recorder.words import WORD, Captured, Move, relocate
+from vcc.engine.graphs.recorder.places import Move, Places
+from vcc.engine.graphs.recorder.words import WORD, Captured, relocate
 from vcc.engine.graphs.table.types import (
     NON_PORTABLE_CLUSTER,
     NONE,
@@ -42,7 +43,7 @@ class Merged:
         digests: SHA-256 in hex of the cubins that the kernels need.
         pointers: relocations in all.
         noise: bytes that nobody wrote and that were zeroed.
-        unsteady: the words among them that were addresses in regions, with node, kernel, offset.
+        unsteady: words among them that a replay must show to be dead, with node, kernel, offset.
     """
 
     kernels: tuple[Kernel, ...]
@@ -57,7 +58,7 @@ class Merged:
 
 @dataclass(slots=True)
 class _Making:
-    moves: Sequence[Move]
+    places: Places
     one_process: bool
     kernels: dict[Kernel, int] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
@@ -94,12 +95,12 @@ def merge(
             kernel and the offset are named.
     """
     part = Part(SegmentKind.PIECE, name, (first, second, again))
-    return merge_parts((part,), moves, one_process=one_process)
+    return merge_parts((part,), Places(moves), one_process=one_process)
 
 
 def merge_parts(
     parts: Sequence[Part[tuple[Draft, Draft, Draft]]],
-    moves: Sequence[Move],
+    places: Places,
     *,
     one_process: bool = False,
 ) -> Merged:
@@ -107,9 +108,10 @@ def merge_parts(
 
     Args:
         parts: each with its three captures; it becomes a segment.
-        moves, one_process: see `merge`.
+        places: the regions, and what each capture knew of other addresses.
+        one_process: see `merge`.
     """
-    making, segments = _Making(moves, one_process), []
+    making, segments = _Making(places, one_process), []
     for part in parts:
         before = len(making.nodes)
         _add(making, part.held)
@@ -186,12 +188,7 @@ def _without_addresses(node: Any) -> Any:
 
 
 _CLEARED: Mapping[type, dict[str, Any]] = {
-    KernelDraft: {
-        "parameters": b"",
-        "live": frozenset(),
-        "host": frozenset(),
-        "low": frozenset(),
-    },
+    KernelDraft: {"parameters": b"", "live": frozenset(), "host": frozenset()},
     MemsetDraft: {"target": 0, "pitch": 0},
     MemcpyDraft: {"source": 0, "target": 0},
 }
@@ -200,12 +197,10 @@ _CLEARED: Mapping[type, dict[str, Any]] = {
 def _kernel(making: _Making, name: str, triple: Triple) -> Node:
     node = triple[0]
     first, second, again = (draft.parameters for draft in triple)
-    host, low = (
-        frozenset.intersection(*(getattr(draft, name) for draft in triple))
-        for name in ("host", "low")
-    )
-    captured = Captured(first, second, again, node.live, host, making.one_process, low)
-    block = relocate(name, captured, making.moves)
+    live = (triple[0].live, triple[1].live, triple[2].live)
+    host = frozenset.intersection(*(draft.host for draft in triple))
+    captured = Captured(first, second, again, live, host, making.one_process)
+    block = relocate(name, captured, making.places)
     making.pointers += len(block.pointers)
     making.noise += block.noise
     making.unsteady += (f"{name}, {text}" for text in block.unsteady)
@@ -257,7 +252,7 @@ def _empty(making: _Making, name: str, triple: Triple) -> Node:
 
 def _address(making: _Making, name: str, addresses: Sequence[int]) -> tuple[int, int]:
     words = [address.to_bytes(WORD, "little") for address in addresses]
-    found = relocate(name, Captured(words[0], words[1], words[2]), making.moves).pointers
+    found = relocate(name, Captured(words[0], words[1], words[2]), making.places).pointers
     if not found:
         raise GraphError(
             f"{name} cannot be stored",

@@ -13,6 +13,7 @@ import sys
 import traceback
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from vcc.engine.torch_shim.profiles import DeviceProfile
 
 FAILED, LOG, CONSTANTS = "failed.json", "log", "constant"
+TOLD = 5
+"""Words that a refusal names at most."""
+
 CHECKER = "vcc.engine.graphs.recorder.check_process"
 
 ERRORS: dict[str, type[VccError]] = {
@@ -100,14 +104,21 @@ def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) 
         raise GraphError("the recording could not be checked", f"{done.returncode}: {said}")
     found: dict[str, Any] = json.loads(result.read_text("utf-8"))
     if "error" in found:
-        raise _error(found["error"])
+        error = _error(found["error"])
+        raise type(error)(error.what, "; ".join((error.why, *_zeroed(tables))), error.hint)
     if found["wrong"]:
         raise GraphError(
             "a recorded graph does not give what the model gave",
-            "; ".join((*found["wrong"][:5], *tables.unsteady[:3])),
+            "; ".join((*found["wrong"][:5], *_zeroed(tables))),
             "the model reads memory that it does not own or did not write; use --compile vcc",
         )
     return found
+
+
+def _zeroed(tables: Tables) -> tuple[str, ...]:
+    """Words that a replay can be wrong by."""
+    more = len(tables.unsteady) - TOLD
+    return (*tables.unsteady[:TOLD], *((f"and {more} more words",) if more > 0 else ()))
 
 
 def _capture_apart(settled: Settled, profile: DeviceProfile, folder: Path) -> None:
@@ -130,11 +141,13 @@ def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -
     """Body of a capturing child: leaves a report, or the reason why not, and ends the process."""
     from vcc.engine.config.environment import use_build_folder
     from vcc.engine.graphs.recorder.calls import watch
+    from vcc.engine.graphs.recorder.spread import on_spread_stack, spread_process
     from vcc.engine.native import die_with_parent
 
     use_build_folder(folder.parent / "caches")  # one compilation serves all captures
     code = 1
     try:
+        spread_process(folder.name)
         _need_driver()
         watch()  # before torch loads any kernel
         from vcc.engine.torch_shim.process import leave_parent_alone
@@ -143,7 +156,7 @@ def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -
         with suppress(DeviceError):
             die_with_parent()
         if os.getppid() == parent:
-            _capture(settled, profile, folder)
+            on_spread_stack(folder.name, partial(_capture, settled, profile, folder))
             code = 0
     except VccError as error:
         (folder / FAILED).write_text(json.dumps(error.as_dict()), encoding="utf-8")

@@ -11,11 +11,12 @@ from typing import Any
 from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.addresses import REPORT, Addresses
 from vcc.engine.graphs.recorder.draft import Draft
+from vcc.engine.graphs.recorder.known import Known
 from vcc.engine.graphs.recorder.merge import Merged, merge_parts
 from vcc.engine.graphs.recorder.origins import vendor_cubins
 from vcc.engine.graphs.recorder.parts import Part, read_parts
+from vcc.engine.graphs.recorder.places import Move, Places
 from vcc.engine.graphs.recorder.plan import KINDS, Descriptor, Recording
-from vcc.engine.graphs.recorder.words import Move
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Region, Symbol
 
@@ -26,8 +27,8 @@ REGION_ALIGNMENT = 512
 class Tables:
     """Blobs by name, and figures for the manifest.
 
-    `unsteady` names words that were zeroed though they were addresses in regions (words.py): what
-    to look at first where a table does not give what the model gave.
+    `unsteady` names words that were zeroed though they moved with the placement, or were addresses
+    in regions (words.py): what to look at where a table does not give what the model gave.
     """
 
     blobs: Mapping[str, bytes]
@@ -46,13 +47,15 @@ def tables_of(
         GraphError: a graph cannot be moved; node, kernel and offset are named.
     """
     reports = [json.loads((folder / REPORT).read_text("utf-8")) for folder in folders]
-    places = [Addresses.of_report(folder / REPORT).bases for folder in folders]
+    first, second, again = (Known.of_folder(folder) for folder in folders)
+    bases = [Addresses.of_report(folder / REPORT).bases for folder in folders]
     used = tuple(max(sizes) for sizes in zip(*(one["used"] for one in reports), strict=True))
     moves = [
-        Move(index, places[0][index], places[1][index], size)
+        Move(index, bases[0][index], bases[1][index], size)
         for index, size in enumerate(used)
         if size
     ]
+    places = Places(moves, (first, second, again))
     blobs: dict[str, bytes] = {}
     cubins: dict[str, bytes] = {}
     unsteady: list[str] = []
@@ -61,7 +64,7 @@ def tables_of(
     info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
         progress(descriptor.file)
-        merged = merge_parts(_parts(folders, descriptor), moves)
+        merged = merge_parts(_parts(folders, descriptor), places)
         for digest in merged.digests:
             cubins.setdefault(digest, (folders[0] / "cubin" / digest).read_bytes())
         sizes = {digest: len(cubins[digest]) for digest in merged.digests}

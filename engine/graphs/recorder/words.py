@@ -1,55 +1,51 @@
 """What the bytes of a recorded parameter block are: constants, pointers, or bytes nobody wrote.
 
 The same graph is captured three times: with its regions at one place, at another, and once more at
-the first. Bytes that differ between the two captures at one place are noise (padding of structures,
-dead stack) and become zero. An aligned word that moves exactly with a region is a pointer into it.
-A byte that is equal in all three is a constant, whatever stands beside it: structures of kernels
-are filled over dead stack, so that one word can hold half of an old address and a number that the
-kernel reads. Anything else depends on an address in a way that cannot be reproduced elsewhere, and
-is refused.
+the first with everything else somewhere else (spread.py). An aligned word that moves exactly with a
+region is a pointer into it. A byte that is equal in all three is a constant, whatever stands beside
+it: structures of kernels are filled over dead stack, so that one word can hold half of an old
+address and a number that the kernel reads. Every other byte becomes zero. Either it differs at one
+place: padding, and what a process left on its stack. Or it moves with the placement by no region's
+distance: an address that something was written over in part, or of what the driver puts beside the
+regions.
+
+Refused are addresses of present memory outside the regions, and small numbers that move with the
+placement, as remainders of addresses do. To zero a byte is never wrong, only refused later if a
+kernel reads it: before anything is published, a process without torch replays every table with its
+regions at other addresses, as odd as these, and compares bits. It is told of the words that were
+zeroed though they moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vcc.cache.errors import GraphError
+from vcc.engine.graphs.recorder.places import HALF, Places
 
 WORD = 8
 
-HALF = WORD // 2
-_LOW = (1 << 8 * HALF) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A region of `size` bytes and where it lay in the captures; `region` is its index."""
-
-    region: int
-    first: int
-    second: int
-    size: int
+Offsets = frozenset[int]
+NONE: Offsets = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
     """The bytes of one parameter block in the three captures.
 
-    `live` are the offsets of words that the driver knew as addresses in present allocations, in the
-    first capture; `host` of those that were addresses of the process's own code, heap or stack in
-    each. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes
-    zero even where it stays the same. `low` are the offsets of words whose lower half was such an
-    address in each: a program that is not position-independent has its heap below 4 GiB.
+    `live` are the offsets of words that the driver knew as addresses in present allocations, in
+    each capture; `host` of those that were addresses of the process's own code, heap or stack in
+    all. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes zero
+    even where it stays the same, unless it is as small as a size.
     """
 
     first: bytes
     second: bytes
     again: bytes
-    live: frozenset[int] = frozenset()
-    host: frozenset[int] = frozenset()
+    live: tuple[Offsets, Offsets, Offsets] = (NONE, NONE, NONE)
+    host: Offsets = NONE
     host_is_dead: bool = False
-    low: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +56,8 @@ class Relocated:
         block: constants, and zero elsewhere.
         pointers: (offset in the block, region, byte offset in the region), by offset.
         noise: bytes that were zeroed because nobody wrote them.
-        unsteady: those of them that were addresses in regions, as text: either dead memory, or the
-            model does not place its tensors alike in every run.
+        unsteady: words among them, as text, that moved with the placement, or that were addresses
+            in regions: dead memory, or the model does not place its tensors alike in every run.
     """
 
     block: bytes
@@ -70,196 +66,125 @@ class Relocated:
     unsteady: tuple[str, ...] = ()
 
 
-def relocate(where: str, captured: Captured, moves: Sequence[Move]) -> Relocated:
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """What stands at one offset: eight bytes, or fewer at the end of a block."""
+
+    at: int
+    each: tuple[bytes, ...]
+    live: tuple[bool, ...]
+    host: bool
+    dead: bool
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return tuple(int.from_bytes(one, "little") for one in self.each)
+
+    @property
+    def is_constant(self) -> bool:
+        return len(set(self.each)) == 1
+
+    @property
+    def is_steady(self) -> bool:
+        """The same at one place."""
+        return self.each[0] == self.each[2]
+
+    @property
+    def kept(self) -> bytes:
+        """The bytes that all agree on, and zero elsewhere."""
+        triples = zip(*self.each, strict=True)
+        return bytes(a if a == b == c and not self.dead else 0 for a, b, c in triples)
+
+    @property
+    def noise(self) -> int:
+        """How many bytes are not kept."""
+        return sum(self.dead or not a == b == c for a, b, c in zip(*self.each, strict=True))
+
+
+def relocate(where: str, captured: Captured, places: Places) -> Relocated:
     """Sort the words of a block.
 
     Args:
         where: names the node and kernel in a refusal.
         captured: the block in the three captures.
-        moves: the regions; they do not overlap in either place.
+        places: the regions; they do not overlap in either place.
 
     Raises:
-        GraphError: a word depends on an address in another way, or is the address of memory
-            outside the regions; with node, kernel and offset.
+        GraphError: a word is refused; with node, kernel, offset, and its value in each capture with
+            what that one knew of it.
     """
-    blocks = (captured.first, captured.second, captured.again)
-    if len({len(block) for block in blocks}) != 1:
+    if len({len(block) for block in (captured.first, captured.second, captured.again)}) != 1:
         raise GraphError(f"{where} cannot be stored", "its parameter block changes its size")
-    done = bytearray(len(captured.first))
-    pointers, noise, unsteady = [], 0, []
-    for at in range(0, len(done), WORD):
-        word = _word_at(where, at, captured, moves)
-        if word.pointer is not None:
-            pointers.append((at, *word.pointer))
-        elif word.constant and at in captured.live:
-            value = int.from_bytes(word.value, "little")
-            what = f"{value:#x}, the address of memory outside the recorded regions"
-            raise _refused(where, at, what)
-        elif word.noise and (text := _moved(at, blocks, moves)):
-            unsteady.append(text)
-        done[at : at + WORD] = word.value
-        noise += word.noise
+    done, pointers, noise = bytearray(), [], 0
+    unsteady: list[str] = []
+    for word in _words(captured):
+        pointer = _pointer(word, places)
+        if pointer is None:
+            _check(where, word, places)
+            done += word.kept
+            noise += word.noise
+            unsteady += _unsteady(word, places)
+        else:
+            done += bytes(WORD)
+            pointers.append((word.at, *pointer))
     return Relocated(bytes(done), tuple(pointers), noise, tuple(unsteady))
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    value: bytes
-    constant: bool = False
-    pointer: tuple[int, int] | None = None
-    noise: int = 0
-
-
-def _word_at(where: str, at: int, captured: Captured, moves: Sequence[Move]) -> _Word:
+def _words(captured: Captured) -> Iterator[_Word]:
     blocks = (captured.first, captured.second, captured.again)
-    words = tuple(block[at : at + WORD] for block in blocks)
-    if at in captured.host:
-        return _host(words, captured.host_is_dead)
-    if at in captured.low and (word := _low(words)) is not None:
-        return word
-    return _word(where, at, words, moves, live=at in captured.live)
+    for at in range(0, len(captured.first), WORD):
+        words = tuple(block[at : at + WORD] for block in blocks)
+        host = at in captured.host
+        large = all(int.from_bytes(word, "little") >= HALF for word in words)
+        live = tuple(at in offsets for offsets in captured.live)
+        yield _Word(at, words, live, host, dead=host and large and captured.host_is_dead)
 
 
-_Words = tuple[bytes, ...]
-"""What stands at one offset in the three captures."""
-
-
-def _host(words: _Words, dead: bool) -> _Word:
-    """A word that was an address of the process each time; it moves with no region."""
-    return _Word(bytes(WORD), noise=WORD) if dead else _noise(*words)
-
-
-def _low(words: _Words) -> _Word | None:
-    """A word whose lower half was an address of the process each time, if that half moved.
-
-    One that stays may as well be a size or a count.
-    """
-    (low, *lows), (top, *tops) = ([word[half] for word in words] for half in _HALVES)
-    if all(one == low for one in lows) or any(one != top for one in tops):
+def _pointer(word: _Word, places: Places) -> tuple[int, int] | None:
+    if len(word.each[0]) != WORD or not word.is_steady:
         return None
-    return _Word(bytes(HALF) + top, noise=HALF)
+    return places.pointer(word.values[0], word.values[1])
 
 
-def _word(where: str, at: int, words: _Words, moves: Sequence[Move], *, live: bool) -> _Word:
-    first, second, again = words
-    if first == again == second:
-        value = int.from_bytes(first, "little")
-        if len(first) == WORD and any(_inside(value, move) for move in moves):
-            raise _refused(where, at, f"{value:#x}, an address that stays while its region moves")
-        return _Word(first, constant=True)
-    if first != again:
-        return _noise(first, second, again)
-    pointer = _pointer(first, second, moves)
-    if pointer is None and not live and (rest := _stale_end(first, second, moves)) is not None:
-        return _Word(rest, noise=HALF - 1)
-    if pointer is None and (rest := _stale_half(first, second, moves)) is not None:
-        return _Word(rest, noise=HALF)
-    if pointer is None:
-        text = f"{first[::-1].hex()} became {second[::-1].hex()}"
-        raise _refused(where, at, f"a value that depends on addresses, but is none ({text})")
-    return _Word(bytes(WORD), pointer=pointer)
+def _check(where: str, word: _Word, places: Places) -> None:
+    for test, what in _REFUSED:
+        if test(word, places):
+            told = places.tell(word.values, word.live)
+            raise GraphError(
+                f"{where} cannot be stored",
+                f"byte {word.at} of its parameters holds {what}: {told}",
+                "keep what it points to in tensors of the model, or use --compile vcc",
+            )
 
 
-def _stale_half(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | None:
-    """The word without the half that is left of an old address beside a number of four bytes.
-
-    Addresses of a region differ in both halves between the two places, so a word with a half that
-    stays holds none.
-    """
-    if len(first) != WORD:
-        return None
-    lows, tops = ([int.from_bytes(one[at], "little") for one in (first, second)] for at in _HALVES)
-    if lows[0] == lows[1] and all(_is_top(top, moves) for top in tops):
-        return first[:HALF] + bytes(HALF)
-    if tops[0] == tops[1] != 0 and any(_same_low(lows[0], lows[1], move) for move in moves):
-        return bytes(HALF) + first[HALF:]
-    return None
+def _stays(word: _Word, places: Places) -> bool:
+    return len(word.each[0]) == WORD and word.is_constant and places.in_region(word.values[0])
 
 
-def _stale_end(first: bytes, second: bytes, moves: Sequence[Move]) -> bytes | None:
-    """The word without what is left of the lower half of an old address behind a field of one byte.
-
-    Such is torch's type of a number with its three bytes of padding. What a kernel points to is
-    aligned, so that a byte which no aligned address ends in is a field, and the half no address.
-    The old address is one of a region, or of a whole page of 2 MiB: what the driver and the process
-    have elsewhere is given out in those.
-    """
-    if len(first) != WORD:
-        return None
-    for half, other in (_HALVES, _HALVES[::-1]):
-        one, two = (int.from_bytes(word[half], "little") for word in (first, second))
-        alike = first[other] == second[other] and (one ^ two) & 0xFF == 0
-        old = (one | two) & _WITHIN_PAGE == 0 or any(_same_low(one, two, move) for move in moves)
-        if alike and one % _ALIGNED and old:
-            return first[: half.start + 1] + bytes(HALF - 1) + first[half.stop :]
-    return None
+def _is_outside(word: _Word, places: Places) -> bool:
+    """Memory that a kernel reads is there in every capture; where it lies tells nothing then."""
+    rows = enumerate(zip(word.values, word.live, strict=True))
+    outside = [live and not places.is_ours(capture, value) for capture, (value, live) in rows]
+    return any(outside) if word.is_steady else all(outside)
 
 
-_WITHIN_PAGE = (2 << 20) - 256
-"""The bits of an address within a page, but for those of the field."""
-
-_ALIGNED = 16
-"""Bytes: addresses of tensors are multiples of it."""
-
-_HALVES = (slice(0, HALF), slice(HALF, WORD))
+def _is_derived(word: _Word, places: Places) -> bool:
+    """Words with something in their upper half are an address or hold a part of one."""
+    if word.is_constant or not word.is_steady or word.host or max(word.values) >= HALF:
+        return False
+    return not places.is_half(word.values[0], word.values[1])
 
 
-_HOST_TOPS = (
-    range(0x5500, 0x5800),
-    range(0x7E00, 0x8000),
-    range(0xAAAA, 0xAAAC),
-    range(0xFFFF, 0x10000),
+_REFUSED: tuple[tuple[Callable[[_Word, Places], bool], str], ...] = (
+    (_stays, "an address that stays while its region moves"),
+    (_is_outside, "the address of memory outside the recorded regions"),
+    (_is_derived, "a small number that depends on addresses"),
 )
-"""Upper halves of addresses of code, heap and stacks, where Linux puts them on x86-64 and ARM."""
+"""What is refused, in the order in which it is asked, and how it is called."""
 
 
-def _is_top(top: int, moves: Sequence[Move]) -> bool:
-    """Whether an address of a region, at either place, or of the process has this upper half."""
-    return any(top in tops for tops in _HOST_TOPS) or any(
-        base >> 32 <= top <= (base + move.size - 1) >> 32
-        for move in moves
-        for base in (move.first, move.second)
-    )
-
-
-def _same_low(one: int, other: int, move: Move) -> bool:
-    """Whether these are the lower halves of one offset in the region, at both places."""
-    return (one - move.first) & _LOW == (other - move.second) & _LOW < move.size
-
-
-def _moved(at: int, blocks: Sequence[bytes], moves: Sequence[Move]) -> str:
-    """Says so when a word was an address in a region both times at one place, but another one."""
-    one, other = (int.from_bytes(blocks[i][at : at + WORD], "little") for i in (0, 2))
-    if all(any(_inside(value, move) for move in moves) for value in (one, other)):
-        return f"byte {at} was {one:#x}, then {other:#x} at the same place"
-    return ""
-
-
-def _inside(value: int, move: Move) -> bool:
-    return any(base <= value < base + move.size for base in (move.first, move.second))
-
-
-def _pointer(first: bytes, second: bytes, moves: Sequence[Move]) -> tuple[int, int] | None:
-    if len(first) != WORD:
-        return None
-    one, other = (int.from_bytes(word, "little") for word in (first, second))
-    for move in moves:
-        offset = one - move.first
-        if 0 <= offset < move.size and other - move.second == offset:
-            return move.region, offset
-    return None
-
-
-def _noise(first: bytes, second: bytes, again: bytes) -> _Word:
-    """Keep the bytes that all three agree on: they may belong to a field beside padding."""
-    triples = list(zip(first, second, again, strict=True))
-    kept = bytes(a if a == b == c else 0 for a, b, c in triples)
-    return _Word(kept, noise=sum(not a == b == c for a, b, c in triples))
-
-
-def _refused(where: str, at: int, what: str) -> GraphError:
-    return GraphError(
-        f"{where} cannot be stored",
-        f"byte {at} of its parameters holds {what}",
-        "keep what it points to in tensors of the model, or use --compile vcc",
-    )
+def _unsteady(word: _Word, places: Places) -> Iterator[str]:
+    """Says what a zeroed word was that moved with the placement, or between regions' addresses."""
+    in_regions = all(places.in_region(word.values[i]) for i in (0, 2))
+    if not word.is_constant and not word.host and (word.is_steady or in_regions):
+        yield f"byte {word.at} was {places.tell(word.values, word.live)}"

@@ -12,7 +12,7 @@ from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.draft import UNSUPPORTED, Draft, read_draft
 from vcc.engine.graphs.recorder.merge import merge, merge_parts
 from vcc.engine.graphs.recorder.parts import Part
-from vcc.engine.graphs.recorder.words import Move
+from vcc.engine.graphs.recorder.places import Move, Places
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import (
@@ -44,7 +44,6 @@ def kernel(*words: int, function: str = "add", **fields: Any) -> dict[str, Any]:
         "spans": [[8 * i, 8] for i in range(len(words))],
         "live": [],
         "host": [],
-        "low": [],
         "attributes": [],
         "max_dynamic": 0,
         "carveout": -1,
@@ -172,10 +171,10 @@ def test_an_access_policy_window_is_refused() -> None:
 
 
 def test_a_refusal_names_node_kernel_and_offset() -> None:
-    drafts = at(lambda base: [kernel(1), kernel(0, base >> 4, function="tma_load")])
+    drafts = at(lambda base: [kernel(1), kernel(0, base >> 20 & 0xFFF, function="peeled")])
     with pytest.raises(GraphError, match="byte 8") as caught:
         merge("recorded", *drafts, [SPACE])
-    assert "node 1 (tma_load)" in caught.value.what
+    assert "node 1 (peeled)" in caught.value.what
 
 
 def test_memory_outside_the_regions_is_refused() -> None:
@@ -209,7 +208,7 @@ def test_parts_run_one_after_another_whatever_their_own_edges_are() -> None:
     fork = part(SegmentKind.PIECE, [EMPTY] * 3, [[0, 1, 0, 0, 0], [0, 2, 1, 1, 0]])
     beside = part(SegmentKind.OP, [EMPTY] * 2, [])
     chain = part(SegmentKind.PIECE, [EMPTY] * 2, [[0, 1, 0, 0, 0]])
-    found = merge_parts([fork, beside, chain], [SPACE])
+    found = merge_parts([fork, beside, chain], Places([SPACE]))
     assert [(one.kind, one.nodes) for one in found.segments] == [
         (SegmentKind.PIECE, 3),
         (SegmentKind.OP, 2),
@@ -220,7 +219,7 @@ def test_parts_run_one_after_another_whatever_their_own_edges_are() -> None:
         *((1, 3, 0, 0), (1, 4, 0, 0), (2, 3, 0, 0), (2, 4, 0, 0)),
         *((3, 5, 0, 0), (4, 5, 0, 0), (5, 6, 0, 0)),
     ]
-    assert merge_parts([chain, chain], [SPACE]).edges == ()
+    assert merge_parts([chain, chain], Places([SPACE])).edges == ()
 
 
 EMPTY = {"kind": "empty"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
 
 from vcc.engine.config.modes import CompileMode, GraphMode
 from vcc.engine.config.types import CompilationConfig
+from vcc.engine.graphs.recorder import capturing
 from vcc.engine.graphs.recorder.decoder_plan import broken_of, decoder_recording, descriptors_of
 from vcc.engine.graphs.recorder.parts import Part, Parting
 from vcc.engine.graphs.recorder.plan import Descriptor, Recording
@@ -161,3 +164,23 @@ def test_piecewise_graphs_are_recorded_in_parts_and_full_ones_whole(
     assert Recording.parse(found.text()) == found
     assert broken_of(CompilationConfig(cuda_graph_mode=GraphMode.NONE), 4) == ()
     assert descriptors_of(CompilationConfig(cuda_graph_mode=GraphMode.NONE), 4) == ()
+
+
+@pytest.mark.parametrize("breaking", [(), ("aten::relu",)])
+def test_a_rehearsal_is_heard_where_the_capture_will_be(
+    monkeypatch: pytest.MonkeyPatch, breaking: tuple[str, ...]
+) -> None:
+    calls: list[str] = []
+
+    def listening(hear: Callable[..., object]) -> AbstractContextManager[None]:
+        def told(op: Any, args: Any, kwargs: Any) -> object:
+            calls.append(op.name())
+            return hear(op, args, kwargs)
+
+        return heard(told)
+
+    monkeypatch.setattr(capturing, "heard", listening)
+    found: list[torch.Tensor] = []
+    capturing.rehearsed(lambda: found.append(torch.relu(-torch.ones(2))), breaking)
+    assert found[0].tolist() == [0, 0]
+    assert ("aten::relu" in calls) == bool(breaking)

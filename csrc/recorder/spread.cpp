@@ -1,0 +1,107 @@
+#include "recorder/spread.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/error.h"
+
+namespace vcc::recorder {
+
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr size_t kHeader = 8;           // of malloc's, in front of a block
+constexpr size_t kLargest = 16u << 20;  // malloc maps what is larger, or much sooner
+constexpr size_t kSmall = 1024;         // below, a free list for each size
+constexpr size_t kStep = 16;
+constexpr size_t kBlock = 64u << 10;  // never mapped apart
+
+void* volatile last_taken = nullptr;  // or a compiler may leave out blocks that nobody uses
+
+uint64_t take(size_t bytes) {
+  void* const block = std::malloc(bytes);
+  if (block == nullptr) throw Error(Code::kDevice, "the recorder has no memory", "malloc failed");
+  last_taken = block;
+  return reinterpret_cast<uint64_t>(block);
+}
+
+uint64_t heap_end() { return reinterpret_cast<uint64_t>(sbrk(0)); }
+
+// Blocks of one size until one lies behind where the heap ended, or apart from it.
+void use_up(size_t bytes, uint64_t end) {
+  for (uint64_t at = take(bytes); at < end; at = take(bytes)) {
+  }
+}
+
+struct Mapping {
+  uint64_t start, end;
+};
+
+// What lies below the stack, in order.
+std::vector<Mapping> mappings() {
+  std::vector<Mapping> found;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/maps", "re"),
+                                                             &std::fclose);
+  char line[4352];  // a path may be as long as PATH_MAX
+  while (file != nullptr && std::fgets(line, sizeof line, file.get()) != nullptr) {
+    unsigned long start = 0, end = 0;
+    if (std::sscanf(line, "%lx-%lx", &start, &end) != 2) continue;
+    const auto here = reinterpret_cast<uint64_t>(&start);
+    if (std::strstr(line, "[stack]") != nullptr || (start <= here && here < end)) break;
+    found.push_back({start, end});
+  }
+  return found;
+}
+
+// Addresses without memory: nothing is counted against a limit of memory.
+void* map_nothing(uint64_t wish, uint64_t bytes, int how) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  return mmap(reinterpret_cast<void*>(wish), bytes, PROT_NONE, kFlags | how, -1, 0);
+}
+
+// The holes above the largest one, in which heap and mappings grow towards each other.
+void fill_holes() {
+  const std::vector<Mapping> all = mappings();
+  size_t after = 0;
+  uint64_t largest = 0;
+  for (size_t i = 1; i < all.size(); ++i) {
+    const uint64_t hole = all[i].start - all[i - 1].end;
+    if (hole <= largest) continue;
+    after = i;
+    largest = hole;
+  }
+  for (size_t i = after + 1; i < all.size(); ++i) {
+    const uint64_t end = all[i - 1].end, hole = all[i].start - end;
+    if (hole > 0) map_nothing(end, hole, MAP_FIXED_NOREPLACE);  // a hole that is gone is no fault
+  }
+}
+
+}  // namespace
+
+void spread_heap(uint64_t bytes) {
+  const uint64_t end = heap_end();
+  // Larger sizes first: what is left of a block is smaller than its size.
+  for (size_t size = kLargest; size > kSmall; size /= 2) use_up(size - kHeader, end);
+  for (size_t size = kSmall; size > kStep; size -= kStep) use_up(size - kHeader, end);
+  for (; bytes >= kBlock; bytes -= kBlock) take(kBlock - kHeader);
+  if (bytes > 2 * kStep) take(bytes - kHeader);
+}
+
+void spread_mappings(uint64_t bytes) {
+  fill_holes();
+  const uint64_t size = (bytes + kPage - 1) / kPage * kPage;
+  if (size == 0 || map_nothing(0, size, 0) != MAP_FAILED) return;
+  throw Error(Code::kDevice, "the recorder cannot have the addresses it needs",
+              "mmap of " + std::to_string(size >> 20) + " MiB: " + std::strerror(errno),
+              "record without a limit on virtual memory (ulimit -v)");
+}
+
+}  // namespace vcc::recorder

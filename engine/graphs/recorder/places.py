@@ -1,0 +1,93 @@
+"""Where the regions of the three captures lay, and what numbers that moved with them may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vcc.engine.graphs.recorder.addresses import NAMES
+from vcc.engine.graphs.recorder.known import Known
+
+HALF = 1 << 32
+"""Below are no addresses of a device; halves of addresses are."""
+
+BYTE = 1 << 8
+
+LARGEST_REMAINDER = 1 << 16
+"""Code looks at addresses modulo alignments of up to that many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A region of `size` bytes and where it lay in the captures; `region` is its index."""
+
+    region: int
+    first: int
+    second: int
+    size: int
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """[start, end) at both places."""
+        return (self.first, self.first + self.size), (self.second, self.second + self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The regions, and what each capture knew of other addresses."""
+
+    moves: Sequence[Move]
+    known: tuple[Known, Known, Known] = (Known(), Known(), Known())
+
+    def in_region(self, value: int) -> bool:
+        """Whether an address lies in a region at either place."""
+        return any(start <= value < end for start, end in self._spans())
+
+    def is_ours(self, capture: int, value: int) -> bool:
+        """Whether an address lies in a region, or where one was reserved in that capture."""
+        return self.in_region(value) or self.known[capture].is_reserved(value)
+
+    def pointer(self, first: int, second: int) -> tuple[int, int] | None:
+        """The region, and the offset in it, that lay at these addresses in the two places."""
+        for move in self.moves:
+            offset = first - move.first
+            if 0 <= offset < move.size and second - move.second == offset:
+                return move.region, offset
+        return None
+
+    def is_half(self, first: int, second: int) -> bool:
+        """Whether numbers of four bytes at the two places are what is left of addresses.
+
+        They are if they are the lower halves of one place in a region, or upper halves of what lies
+        in and beside the regions, but for what a number of one byte was written over. A number that
+        code makes of an address is a remainder, so that those which do not differ in one are none.
+        """
+        upper = (self._is_upper(0, first), self._is_upper(1, second))
+        return (
+            all(upper) or (first ^ second) % LARGEST_REMAINDER == 0 or self._is_low(first, second)
+        )
+
+    def tell(self, values: Sequence[int], live: Sequence[bool]) -> str:
+        """A word's values in the three captures, each with what is known of it."""
+        rows = zip(NAMES, self.known, values, live, strict=True)
+        return "; ".join(
+            f"{name} {value:#x} ({known.tell(value) or 'not known'}{', live' if is_live else ''})"
+            for name, known, value, is_live in rows
+        )
+
+    def _is_low(self, first: int, second: int) -> bool:
+        offsets = (((first - m.first) % HALF, (second - m.second) % HALF, m) for m in self.moves)
+        return any(one == other < move.size + BYTE for one, other, move in offsets)
+
+    def _is_upper(self, capture: int, value: int) -> bool:
+        """Numbers of one byte may be written over it: the lowest byte says nothing."""
+        spans = (*self._spans(), *self.known[capture].spans)
+        return any(
+            start // HALF // BYTE <= value // BYTE <= (end - 1) // HALF // BYTE
+            for start, end in spans
+            if start >= HALF
+        )
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        for move in self.moves:
+            yield from move.spans
