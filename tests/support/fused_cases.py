@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -148,15 +149,19 @@ CASES: Mapping[str, Callable[[torch.dtype], None]] = {
 
 
 def convert_as_torch_does() -> None:
-    """Let the interpreter convert fp32 to fp8 by torch."""
+    """Let the interpreter convert to fp8 and from it by torch: NaN stays NaN both ways."""
     from triton.runtime import interpreter
 
-    own = interpreter._convert_float
+    own, wide = interpreter._convert_float, {"fp32": torch.float32, "fp16": torch.float16}
 
     def convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        if str(target) != "fp8e4nv":
-            return own(data, source, target, rounding)
-        return torch.from_numpy(data).to(FP8).view(torch.uint8).numpy()
+        dense = np.ascontiguousarray(data)
+        if str(target) == "fp8e4nv":
+            return torch.from_numpy(dense).to(FP8).view(torch.uint8).numpy()
+        if str(source) == "fp8e4nv":
+            found = torch.from_numpy(dense.view(np.uint8)).view(FP8).to(wide[str(target)]).numpy()
+            return found.view(f"uint{8 * found.itemsize}")
+        return own(data, source, target, rounding)
 
     interpreter._convert_float = convert
 

@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from support.flow import Forcer, ask, force
+from support.fused_cases import FP8, convert_as_torch_does
 from support.interpreted import run_interpreted
 from vcc.engine.compile.gpu import device_profile
 from vcc.engine.events import NullEvents
@@ -35,7 +36,6 @@ from vcc.engine.models.weights import load_weights
 from vcc.engine.request import settle
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 
-FP8 = torch.float8_e4m3fn
 SIZES: Mapping[str, int] = {"max_model_len": 128, "max_num_seqs": 3, "max_num_batched_tokens": 48}
 BLOCK, BLOCKS = 16, 12
 
@@ -129,28 +129,10 @@ def runner_of(folder: Path, model: str) -> Interpreted:
     return made
 
 
-def convert_fp8_as_torch_does() -> None:
-    """Let the interpreter convert to fp8 and from it by torch: NaN stays NaN, both ways."""
-    from triton.runtime import interpreter
-
-    own, wide = interpreter._convert_float, {"fp32": torch.float32, "fp16": torch.float16}
-
-    def convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
-        dense = np.ascontiguousarray(data)
-        if str(target) == "fp8e4nv":
-            return torch.from_numpy(dense).to(FP8).view(torch.uint8).numpy()
-        if str(source) == "fp8e4nv":
-            found = torch.from_numpy(dense.view(np.uint8)).view(FP8).to(wide[str(target)]).numpy()
-            return found.view(f"uint{8 * found.itemsize}")
-        return own(data, source, target, rounding)
-
-    interpreter._convert_float = convert
-
-
 def main(folder: Path) -> None:
     """Play the job of a folder."""
     torch.set_num_threads(1)
-    convert_fp8_as_torch_does()
+    convert_as_torch_does()
     job = json.loads((folder / "job.json").read_text())
     forcer = Forcer(runner_of(folder, job["model"]), every_row=False)
     prompts = dict(enumerate(job["prompts"]))

@@ -107,7 +107,7 @@ def _attention(backend: Backend, batch: PagedBatch, scale: tuple[float, float] |
     moved = PagedBatch(
         *(
             one.to(backend.device)
-            for one in (batch.q, batch.kv_cache, batch.block_table, batch.seq_lens)
+            for one in (batch.q, _unwritten_nan(batch), batch.block_table, batch.seq_lens)
         ),
         batch.query_start.to(backend.device),
         batch.rows,
@@ -129,6 +129,17 @@ def _attention(backend: Backend, batch: PagedBatch, scale: tuple[float, float] |
                 raise AssertionError("rows of no sequence are not zero")
             held(got, want, peer)
             _quantised(backend, ops, moved, got, (window, cap), more)
+
+
+def _unwritten_nan(batch: PagedBatch) -> Tensor:
+    """The cache with NaN wherever no sequence has a key: a masked read of it must not count."""
+    block_size = batch.kv_cache.shape[2]
+    slots = torch.zeros(batch.kv_cache.shape[1] * block_size, dtype=torch.bool)
+    for blocks, length in zip(batch.block_table, batch.seq_lens.tolist(), strict=True):
+        places = blocks.long()[:, None] * block_size + torch.arange(block_size)
+        slots[places.flatten()[:length]] = True
+    written = slots.view(1, -1, block_size, 1, 1)
+    return torch.where(written, batch.kv_cache.view(torch.uint8), 0x7F).view(FP8)
 
 
 def _quantised(
