@@ -13,6 +13,9 @@ HALF = 1 << 32
 
 BYTE = 1 << 8
 
+ALIGNED = 16
+"""Addresses of tensors are multiples of it."""
+
 LARGEST_REMAINDER = 1 << 16
 """Code looks at addresses modulo alignments of up to that many bytes."""
 
@@ -66,6 +69,18 @@ class Places:
         return (
             all(upper) or (first ^ second) % LARGEST_REMAINDER == 0 or self._is_low(first, second)
         )
+
+    def is_half_replaced(self, first: int, second: int) -> bool:
+        """Whether words differ in one half that is of an address, beside a number of four bytes.
+
+        Beside zero, which may as well belong to what moved, only behind a number of one byte: what
+        a kernel points to is aligned.
+        """
+        uppers, lowers = (first // HALF, second // HALF), (first % HALF, second % HALF)
+        if lowers[0] == lowers[1]:
+            return self.is_half(*uppers)
+        behind = first % ALIGNED != 0 and (first ^ second) % BYTE == 0
+        return uppers[0] == uppers[1] and (uppers[0] != 0 or behind) and self.is_half(*lowers)
 
     def tell(self, values: Sequence[int], live: Sequence[bool]) -> str:
         """A word's values in the three captures, each with what is known of it."""

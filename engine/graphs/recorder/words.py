@@ -36,8 +36,10 @@ class Captured:
 
     `live` are the offsets of words that the driver knew as addresses in present allocations, in
     each capture; `host` of those that were addresses of the process's own code, heap or stack in
-    all. With `host_is_dead` no part of such a word is a number that a kernel reads: it becomes zero
-    even where it stays the same, unless it is as small as a size.
+    all. In `one_process` no part of such a word is a number that a kernel reads: it becomes zero
+    even where it stays the same, unless it is as small as a size. Of what is captured so only some
+    is replayed before it is published, so that a word that moved may hold one half of an old
+    address, and is refused if it is more.
     """
 
     first: bytes
@@ -45,7 +47,7 @@ class Captured:
     again: bytes
     live: tuple[Offsets, Offsets, Offsets] = (NONE, NONE, NONE)
     host: Offsets = NONE
-    host_is_dead: bool = False
+    one_process: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class _Word:
     live: tuple[bool, ...]
     host: bool
     dead: bool
+    one_process: bool
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -134,10 +137,10 @@ def _words(captured: Captured) -> Iterator[_Word]:
     blocks = (captured.first, captured.second, captured.again)
     for at in range(0, len(captured.first), WORD):
         words = tuple(block[at : at + WORD] for block in blocks)
-        host = at in captured.host
+        host, one_process = at in captured.host, captured.one_process
         large = all(int.from_bytes(word, "little") >= HALF for word in words)
         live = tuple(at in offsets for offsets in captured.live)
-        yield _Word(at, words, live, host, dead=host and large and captured.host_is_dead)
+        yield _Word(at, words, live, host, host and large and one_process, one_process)
 
 
 def _pointer(word: _Word, places: Places) -> tuple[int, int] | None:
@@ -170,15 +173,18 @@ def _is_outside(word: _Word, places: Places) -> bool:
 
 def _is_derived(word: _Word, places: Places) -> bool:
     """Words with something in their upper half are an address or hold a part of one."""
-    if word.is_constant or not word.is_steady or word.host or max(word.values) >= HALF:
+    if word.is_constant or not word.is_steady or word.host:
         return False
-    return not places.is_half(word.values[0], word.values[1])
+    first, second = word.values[:2]
+    if word.one_process:
+        return not places.is_half_replaced(first, second)
+    return max(first, second) < HALF and not places.is_half(first, second)
 
 
 _REFUSED: tuple[tuple[Callable[[_Word, Places], bool], str], ...] = (
     (_stays, "an address that stays while its region moves"),
     (_is_outside, "the address of memory outside the recorded regions"),
-    (_is_derived, "a small number that depends on addresses"),
+    (_is_derived, "a value that depends on addresses, but is none"),
 )
 """What is refused, in the order in which it is asked, and how it is called."""
 

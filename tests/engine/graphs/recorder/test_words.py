@@ -61,7 +61,7 @@ def test_what_differs_at_one_place_becomes_zero() -> None:
 
 def test_an_address_of_one_process_becomes_zero_though_it_stays() -> None:
     kept = captured((0x7FFE_1234_5678, 0x7FFE_1234_5678, 0x7FFE_1234_5678), (5, 5, 5))
-    found = relocate("n", replace(kept, host=frozenset({0}), host_is_dead=True), PLACES)
+    found = relocate("n", replace(kept, host=frozenset({0}), one_process=True), PLACES)
     assert found.block == block(0, 5)
     assert found.noise == 8
 
@@ -94,7 +94,7 @@ def test_an_address_of_a_heap_below_4_gib_is_dead_if_it_moves() -> None:
 @pytest.mark.parametrize("dead", [False, True])
 def test_a_number_as_small_as_a_size_is_no_address_of_one_process(dead: bool) -> None:
     kept = captured((0x41_0000, 0x41_0000, 0x41_0000))
-    found = relocate("n", replace(kept, host=frozenset({0}), host_is_dead=dead), PLACES)
+    found = relocate("n", replace(kept, host=frozenset({0}), one_process=dead), PLACES)
     assert found.block == block(0x41_0000)
 
 
@@ -290,3 +290,24 @@ KEPT: dict[str, Callable[[int], int]] = {
     STACK: lambda at: TRIPLES[STACK](at)[0] & TRIPLES[STACK](at)[1] & 0x7F00_FFFF_FFFF,
 }
 """What stays of a word; of an address of the stack only what does not differ."""
+
+
+def test_of_one_process_what_moved_and_is_more_than_half_an_old_address_is_refused() -> None:
+    """Not all that is captured in one process is replayed before it is stored."""
+
+    def words(first: int, second: int) -> Captured:
+        return replace(captured((first, second, first)), one_process=True)
+
+    half = words(SPACE.first & ~0xFFFF_FFFF | 7, SPACE.second & ~0xFFFF_FFFF | 7)
+    assert relocate("n", half, PLACES).block == block(7)
+    below = words(256 << 32 | 0x20_0040, 256 << 32 | 0x60_0040)
+    assert relocate("n", below, PLACES).pointers == ()
+    for first, second in (
+        (SPACE.first + 64 ^ 1 << 50, SPACE.second + 64 ^ 1 << 50),
+        (SPACE.first + SPACE.size, SPACE.second + SPACE.size),
+        (0x6022_E707_0000, 0x4022_E707_0000 + 64),
+        (SPACE.first % 2**32, SPACE.second % 2**32),
+        (0x186, 0x1CC),
+    ):
+        with pytest.raises(GraphError, match="depends on addresses"):
+            relocate("n", words(first, second), PLACES)
