@@ -52,15 +52,23 @@ def replace(old: Node, new: Node) -> None:
 
 
 def prune(node: Node) -> None:
-    """Remove a node that nobody reads, and then what only it read; writes and inputs stay."""
+    """Remove a node that nobody reads, and then what only it read; writes and inputs stay.
+
+    A node that is gone already, with another one that was removed, is left alone.
+    """
     waiting = [node]
     while waiting:
         one = waiting.pop()
-        if one.users or one.op != "call_function" or not is_pure(one):
+        if is_gone(one) or one.users or one.op != "call_function" or not is_pure(one):
             continue
         sources = one.all_input_nodes
         one.graph.erase_node(one)
         waiting.extend(source for source in sources if source not in waiting)
+
+
+def is_gone(node: Node) -> bool:
+    """Whether a node was removed from its graph, where its neighbours follow one another then."""
+    return node.prev.next is not node
 
 
 def calls(graph: Graph, *targets: Any) -> Iterator[Node]:

@@ -24,6 +24,7 @@ from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Traced
 
+pytestmark = pytest.mark.filterwarnings("error:erase_node:UserWarning")
 OPS = frozenset({"rms_norm", "silu_and_mul", "gelu_tanh_and_mul", "rotary_embedding"})
 CONTEXT = PassContext(CompilationConfig(splitting_ops=DEFAULT_SPLITTING_OPS))
 GROUPED = {"num_key_value_heads": 2}

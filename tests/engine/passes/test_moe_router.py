@@ -14,6 +14,8 @@ from torch import Tensor
 
 from vcc.engine.passes.moe_router import FUSE_MOE_ROUTER
 
+pytestmark = pytest.mark.filterwarnings("error:erase_node:UserWarning")
+
 FP32 = torch.float32
 
 
