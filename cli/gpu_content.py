@@ -34,7 +34,8 @@ def _row(one: GemmChoice) -> tuple[str, ...]:
     times = (one.cublaslt_us, one.triton_us)
     return (
         str(one.gpu),
-        *(str(getattr(shape, name)) for name in ("m", "n", "k", "dtype")),
+        *(str(getattr(shape, name)) for name in ("m", "n", "k")),
+        f"{shape.dtype} by {shape.scales}" if shape.scales else shape.dtype,
         one.route,
         *("-" if time is None else f"{time:.1f}" for time in times),
     )

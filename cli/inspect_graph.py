@@ -14,7 +14,7 @@ from vcc.cli.console import columns, err, out, out_json, short, size_text
 from vcc.cli.stored import PLAYER, find_entry
 
 if TYPE_CHECKING:
-    from vcc.engine.graphs.summary import Summary
+    from vcc.engine.graphs.summary import GemmLine, Summary
     from vcc.engine.graphs.table.types import NodeTable
     from vcc.engine.graphs.uses import KernelUse
 
@@ -188,7 +188,13 @@ def _kernels(found: Summary) -> list[tuple[str, ...]]:
 
 
 def _gemms(found: Summary) -> list[tuple[str, ...]]:
-    return [(str(g.count), str(g.rows), str(g.n), str(g.k), g.dtype, g.route) for g in found.gemms]
+    return [
+        (str(g.count), str(g.rows), str(g.n), str(g.k), _types(g), g.route) for g in found.gemms
+    ]
+
+
+def _types(one: GemmLine) -> str:
+    return f"{one.dtype} by {one.scales} into {one.out}" if one.scales else one.dtype
 
 
 def _regions(found: Summary) -> list[tuple[str, ...]]:

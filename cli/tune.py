@@ -106,7 +106,11 @@ def _rows(text: str | None) -> tuple[int, ...]:
 
 
 def _text(one: Tuned) -> str:
-    return "\n".join([one.title, *_recording(one), *_choices(one)])
+    return "\n".join([one.title, *_recording(one), *_unstorable(one), *_choices(one)])
+
+
+def _unstorable(one: Tuned) -> list[str]:
+    return [f"not in the store: {refused.shape}: {refused.why}" for refused in one.unstorable]
 
 
 def _recording(one: Tuned) -> list[str]:

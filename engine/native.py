@@ -20,7 +20,7 @@ from vcc.cache.errors import (
     VccError,
 )
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """What `vcc_abi_version()` must answer; changes whenever a C signature changes."""
 
 

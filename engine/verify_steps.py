@@ -31,7 +31,8 @@ from vcc.engine.graphs.check_batches import (
 )
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.host_memory import PERMANENT, HostMemory
-from vcc.engine.graphs.interpret import Interpreter, Shape, as_torch
+from vcc.engine.graphs.interpret import Interpreter, Shape
+from vcc.engine.graphs.interpreted_products import as_torch
 from vcc.engine.graphs.planner.content import GpuContent, StepContent, read
 from vcc.engine.graphs.program import Call
 from vcc.engine.graphs.table.decode import decode

@@ -6,7 +6,7 @@
 
 #include "cpu_level.h"
 
-uint32_t vcc_abi_version(void) { return 3; }
+uint32_t vcc_abi_version(void) { return 4; }
 
 int vcc_cpu_level(void) { return vcc::cpu_level(); }
 

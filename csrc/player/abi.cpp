@@ -25,7 +25,9 @@ Mode mode_of(uint32_t mode) {
 
 struct OfferRow {
   int64_t rows;
-  uint32_t n, k, dtype, flags, route, zero;
+  uint32_t n, k, dtype, flags, route;
+  uint8_t out, scales;
+  uint16_t zero;
   uint64_t workspace;
 };
 static_assert(sizeof(OfferRow) == 40);
@@ -44,8 +46,14 @@ GemmOffer offer_of(const OfferRow& row) {
   VCC_EXPECT(row.dtype < table::kDtypes && row.flags <= table::kAddsC, "a product");
   VCC_EXPECT(row.route <= static_cast<uint32_t>(GemmRoute::kVariant), "a route");
   VCC_EXPECT(row.rows > 0, "rows of a product");
-  const GemmShape shape = {row.n, row.k, static_cast<uint8_t>(row.dtype),
-                           static_cast<uint8_t>(row.flags)};
+  VCC_EXPECT(row.out < table::kDtypes && row.scales <= static_cast<uint8_t>(table::Scales::kMixed),
+             "scales of a product");
+  const GemmShape shape = {row.n,
+                           row.k,
+                           static_cast<uint8_t>(row.dtype),
+                           static_cast<uint8_t>(row.flags),
+                           row.out,
+                           static_cast<table::Scales>(row.scales)};
   return {shape, row.rows, static_cast<GemmRoute>(row.route), row.workspace};
 }
 

@@ -36,9 +36,9 @@ VCC_API int32_t vcc_player_add_cubins(uint64_t player, const void* data, uint64_
 VCC_API int32_t vcc_player_products(uint64_t player, const char** json);
 
 /* What the GEMM store has: `count` rows of 40 bytes {i64 rows, u32 n, k, dtype, flags, route: the
-   measured choice 0 none 1 the store's entry 2 the table's kernel, u32 0, u64 workspace bytes}. A
-   step whose choice is an entry waits until it comes. `needed` [count] bytes: 1 where some step may
-   take the entry, so that it has to come. */
+   measured choice 0 none 1 the store's entry 2 the table's kernel, u8 out, u8 scales, u16 0, u64
+   workspace bytes}. A step whose choice is an entry waits until it comes. `needed` [count] bytes: 1
+   where some step may take the entry, so that it has to come. */
 VCC_API int32_t vcc_player_offer_gemms(uint64_t player, const void* offers, uint64_t count,
                                        void* needed);
 

@@ -106,6 +106,7 @@ std::string Player::gemms(int64_t tokens, int64_t seqs) {
     json.open('{').name("node").number(n).name("m").number_signed(values[gemm.m]);
     json.name("n").number(gemm.n).name("k").number(gemm.k).name("dtype").number(gemm.dtype);
     json.name("c").number(gemm.flags & table::kAddsC);
+    json.name("out").number(gemm.out).name("scales").text(scales_text(gemm.scales));
     json.name("route").text(kRoutes[static_cast<uint32_t>(choice.route)]);
     json.name("rows").number_signed(choice.rows).name("variant").number(choice.variant).close('}');
   }

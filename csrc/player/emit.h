@@ -19,7 +19,8 @@ struct Expander::Source {
   std::vector<int64_t> values;  // of its expressions
 };
 
-// Operands a, w, c, d and workspace of a product: address, and bytes up to the end of its region.
+// Operands of a product by the index of an OPERAND region: address, and bytes up to the end of its
+// region.
 struct Expander::Operands {
   Place places[table::kOperands];
 };

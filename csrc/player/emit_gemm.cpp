@@ -16,9 +16,9 @@ constexpr int64_t kReduceColumns = 1024;  // of a program of the kernel that sum
 
 // What a product is given: the fields of its parameter block.
 struct GemmFields {
-  uint64_t a, w, c, d, unused;
+  uint64_t a, w, c, d, a_scale, w_scale;
 };
-static_assert(sizeof(GemmFields) == table::kFixedBlock);
+static_assert(sizeof(GemmFields) == table::kGemmBlock);
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -32,6 +32,22 @@ void put(std::span<std::byte> block, const Function& function, size_t slot, T va
   std::memcpy(block.data() + function.slots[slot].offset, &value, sizeof value);
 }
 
+// A launch of a kernel of vcc: pointers, then numbers, at the places that the driver says.
+void launch_own(const Shape& shape, uint32_t blame, std::initializer_list<uint64_t> pointers,
+                std::initializer_list<int64_t> numbers, std::initializer_list<int64_t> grid,
+                Expansion& out) {
+  Launch launch;
+  launch.kind = LaunchKind::kKernel;
+  launch.node = blame;
+  launch.shape = &shape;
+  for (int axis = 0; axis < 3; ++axis) set_grid(launch, axis, grid.begin()[axis]);
+  const auto block = reserve(launch, out);
+  size_t slot = 0;
+  for (const uint64_t one : pointers) put(block, *shape.function, slot++, one);
+  for (const int64_t one : numbers) put(block, *shape.function, slot++, static_cast<int32_t>(one));
+  out.launches.push_back(launch);
+}
+
 }  // namespace
 
 Expander::Operands Expander::operands_of(const Source& source, const table::Node& node) const {
@@ -39,13 +55,16 @@ Expander::Operands Expander::operands_of(const Source& source, const table::Node
   fill(source.table.records(), node, source.values, source.bases,
        std::as_writable_bytes(std::span(&fields, 1)));
   Operands operands;
-  const uint64_t addresses[] = {fields.a, fields.w, fields.c, fields.d};
+  constexpr uint32_t kIndices[] = {0, 1, 2, 3, table::kAScale, table::kWScale};
+  const uint64_t addresses[] = {fields.a, fields.w,       fields.c,
+                                fields.d, fields.a_scale, fields.w_scale};
   for (const auto& param : records_.params_of(node)) {
     const Place& place = places_[param.region];
     const uint64_t address = addresses[param.offset / 8];
-    operands.places[param.offset / 8] = {address, place.bytes - (address - place.address)};
+    operands.places[kIndices[param.offset / 8]] = {address,
+                                                   place.bytes - (address - place.address)};
   }
-  operands.places[table::kOperands - 1] = scratch();
+  operands.places[table::kWorkspaceOperand] = scratch();
   return operands;
 }
 
@@ -57,8 +76,10 @@ void Expander::emit_gemm(const Source& source, const table::Node& node, uint32_t
   const Operands operands = operands_of(source, node);
   if (choice.route == GemmRoute::kStored) {
     emit_stored(*choice.stored, operands, blame, out);
-  } else {
+  } else if (gemm.scales == table::Scales::kNone) {
     emit_variant(source, gemm, rows, records_.variants[choice.variant], operands, blame, out);
+  } else {
+    emit_scaled(source, gemm, rows, records_.variants[choice.variant], operands, blame, out);
   }
 }
 
@@ -95,35 +116,30 @@ void Expander::emit_variant(const Source& source, const table::Gemm& gemm, int64
                             Expansion& out) const {
   const auto [a, w, c, d, workspace] =
       std::tuple(operands.places[0].address, operands.places[1].address, operands.places[2].address,
-                 operands.places[3].address, operands.places[4]);
+                 operands.places[3].address, operands.places[table::kWorkspaceOperand]);
   const bool split = variant.split_k > 1;
   const uint64_t partials = split ? workspace.address : 0;
   const uint64_t needed = uint64_t{variant.split_k} * static_cast<uint64_t>(rows) * gemm.n * 4;
   if (split && needed > workspace.bytes) {
     refuse_launch(blame, "partial products need " + std::to_string(needed) + " bytes of scratch");
   }
-  const auto launch_with = [&](uint32_t kernel, std::initializer_list<uint64_t> pointers,
-                               std::initializer_list<int64_t> numbers,
-                               std::initializer_list<int64_t> grid) {
-    Launch launch;
-    launch.kind = LaunchKind::kKernel;
-    launch.node = blame;
-    launch.shape = &source.shapes[kernel];
-    for (int axis = 0; axis < 3; ++axis) set_grid(launch, axis, grid.begin()[axis]);
-    const auto block = reserve(launch, out);
-    const Function& function = *launch.shape->function;
-    size_t slot = 0;
-    for (const uint64_t one : pointers) put(block, function, slot++, one);
-    for (const int64_t one : numbers) put(block, function, slot++, static_cast<int32_t>(one));
-    out.launches.push_back(launch);
-  };
-  launch_with(
-      variant.kernel, {a, w, c, d, partials}, {rows, gemm.n, gemm.k},
-      {ceil_div(gemm.n, variant.tile_n), ceil_div(rows, variant.tile_rows), variant.split_k});
+  launch_own(source.shapes[variant.kernel], blame, {a, w, c, d, partials}, {rows, gemm.n, gemm.k},
+             {ceil_div(gemm.n, variant.tile_n), ceil_div(rows, variant.tile_rows), variant.split_k},
+             out);
   if (!split) return;
-  launch_with(variant.reduce_kernel, {partials, c, d}, {rows, gemm.n},
-              {ceil_div(gemm.n, kReduceColumns), rows, 1});
+  launch_own(source.shapes[variant.reduce_kernel], blame, {partials, c, d}, {rows, gemm.n},
+             {ceil_div(gemm.n, kReduceColumns), rows, 1}, out);
   out.edges.push_back({end_of(out) - 2, end_of(out) - 1, 0, 0, 0});
+}
+
+void Expander::emit_scaled(const Source& source, const table::Gemm& gemm, int64_t rows,
+                           const table::Variant& variant, const Operands& operands, uint32_t blame,
+                           Expansion& out) const {
+  const auto at = [&](uint32_t index) { return operands.places[index].address; };
+  const int64_t programs = ceil_div(gemm.n, variant.tile_n) * ceil_div(rows, variant.tile_rows);
+  launch_own(source.shapes[variant.kernel], blame,
+             {at(0), at(1), at(table::kAScale), at(table::kWScale), at(2), at(3)}, {rows},
+             {programs, 1, 1}, out);
 }
 
 }  // namespace vcc

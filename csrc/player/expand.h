@@ -57,6 +57,9 @@ class Expander {
   void emit_variant(const Source& source, const table::Gemm& gemm, int64_t rows,
                     const table::Variant& variant, const Operands& operands, uint32_t blame,
                     Expansion& out) const;
+  void emit_scaled(const Source& source, const table::Gemm& gemm, int64_t rows,
+                   const table::Variant& variant, const Operands& operands, uint32_t blame,
+                   Expansion& out) const;
   Operands operands_of(const Source& source, const table::Node& node) const;
   void connect(const std::vector<Run>& homes, Expansion& out) const;
   Place scratch() const;

@@ -8,12 +8,14 @@
 namespace vcc {
 namespace {
 
-GemmShape shape_of(const table::Gemm& gemm) { return {gemm.n, gemm.k, gemm.dtype, gemm.flags}; }
+GemmShape shape_of(const table::Gemm& gemm) {
+  return {gemm.n, gemm.k, gemm.dtype, gemm.flags, gemm.out, gemm.scales};
+}
 
 bool fits(const table::Variant& variant, const table::Gemm& gemm, int64_t rows) {
   return variant.n == gemm.n && (variant.k == 0 || variant.k == gemm.k) &&
-         variant.dtype == gemm.dtype && variant.flags == gemm.flags &&
-         (variant.max_rows == 0 || rows <= variant.max_rows);
+         variant.dtype == gemm.dtype && variant.flags == gemm.flags && variant.out == gemm.out &&
+         variant.scales == gemm.scales && (variant.max_rows == 0 || rows <= variant.max_rows);
 }
 
 }  // namespace
@@ -26,7 +28,13 @@ std::vector<bool> Gemms::offer(std::span<const GemmOffer> offers) {
     const auto index = static_cast<uint32_t>(offers_.size());
     offers_.push_back(one);
     buckets_[one.shape][one.rows] = {index, one.route, nullptr};
-    const table::Gemm exact{0, one.shape.n, one.shape.k, one.shape.dtype, one.shape.flags, 0};
+    const table::Gemm exact{0,
+                            one.shape.n,
+                            one.shape.k,
+                            one.shape.dtype,
+                            one.shape.flags,
+                            one.shape.out,
+                            one.shape.scales};
     const bool stored = choose_locked(exact, one.rows, one.rows).route == GemmRoute::kStored;
     if (stored) workspace_ = std::max(workspace_, one.workspace);
     needed.push_back(stored);
@@ -158,9 +166,16 @@ std::string hex_of(const uint8_t (&digest)[32]) {
   return text;
 }
 
+const char* scales_text(table::Scales scales) {
+  constexpr const char* kNames[] = {"", "tensor", "rows", "blocks", "mixed"};
+  return kNames[static_cast<uint32_t>(scales)];
+}
+
 std::string gemm_text(const table::Gemm& gemm, int64_t rows) {
+  const std::string scales = scales_text(gemm.scales);
   return "the matrix product of " + std::to_string(rows) + " rows by " + std::to_string(gemm.n) +
-         " x " + std::to_string(gemm.k) + ((gemm.flags & table::kAddsC) != 0 ? " plus c" : "");
+         " x " + std::to_string(gemm.k) + (scales.empty() ? "" : " of fp8, scales: " + scales) +
+         ((gemm.flags & table::kAddsC) != 0 ? " plus c" : "");
 }
 
 }  // namespace vcc

@@ -16,17 +16,19 @@
 
 namespace vcc {
 
-// A product d[m,n] = a[m,k] @ w[n,k]^T (+ c) apart from its rows; `flags` bit 0: with c.
+// A product d[m,n] = a[m,k] @ w[n,k]^T (+ c) apart from its rows; `flags` bit 0: with c. `out` and
+// `scales` are of scaled products, as in a table.
 struct GemmShape {
   uint32_t n, k;
-  uint8_t dtype, flags;
+  uint8_t dtype, flags, out;
+  table::Scales scales;
 
   auto operator<=>(const GemmShape&) const = default;
 };
 
 enum class GemmRoute : uint8_t { kNone = 0, kStored = 1, kVariant = 2 };
 
-// One entry of the store: one to three nodes over operands a, w, c, d and a workspace.
+// One entry of the store: one to three nodes over operands a, w, c, d, scales and a workspace.
 struct StoredGemm {
   Table table;
   std::vector<Shape> shapes;    // by kernel of its table
@@ -113,6 +115,9 @@ std::vector<Shape> shapes_of(const table::Records& table, Modules& modules);
 
 // A SHA-256 of a table.
 std::string hex_of(const uint8_t (&digest)[32]);
+
+// How scales are called; empty without.
+const char* scales_text(table::Scales scales);
 
 std::string gemm_text(const table::Gemm& gemm, int64_t rows);
 

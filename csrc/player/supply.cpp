@@ -42,7 +42,8 @@ void write_kernel(Json& json, const table::Records& records, uint32_t index) {
 void write_variant(Json& json, const table::Records& records, const table::Variant& variant) {
   json.open('[');
   for (const uint32_t number :
-       {variant.n, variant.k, uint32_t{variant.dtype}, uint32_t{variant.flags}, variant.max_rows,
+       {variant.n, variant.k, uint32_t{variant.dtype}, uint32_t{variant.flags},
+        uint32_t{variant.out}, static_cast<uint32_t>(variant.scales), variant.max_rows,
         variant.tile_rows, variant.tile_n, variant.split_k}) {
     json.number(number);
   }
@@ -62,6 +63,7 @@ std::string Player::products() const {
   json.open('{').name("gemms").open('[');
   for (const auto& gemm : records.gemms) {
     json.open('[').number(gemm.n).number(gemm.k).number(gemm.dtype).number(gemm.flags);
+    json.number(gemm.out).number(static_cast<uint32_t>(gemm.scales));
     json.number_signed(expander.largest()[gemm.m]).close(']');
   }
   json.close(']').name("variants").open('[');
@@ -137,7 +139,7 @@ std::shared_ptr<StoredGemm> Player::stored_gemm(const GemmOffer& offer,
     if (region.kind != table::RegionKind::kOperand) {
       refuse_entry("it uses other memory than its operands");
     }
-    const bool workspace = region.index == table::kOperands - 1;
+    const bool workspace = region.index == table::kWorkspaceOperand;
     if (workspace) stored->workspace = static_cast<uint64_t>(stored->values[region.size]);
   }
   if (stored->workspace > offer.workspace) refuse_entry("it needs more workspace than was offered");

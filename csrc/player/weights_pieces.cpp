@@ -53,7 +53,9 @@ void check(const Copy& copy, const Sources& sources, uint64_t region_bytes) {
   if (!sources.has(copy.file)) throw bad_copy("no such file");
   if (copy.rows == 0 || copy.columns == 0) throw bad_copy("it is empty");
   const uint64_t from = fused(copy.columns, wide(copy), 0);
-  if (end_of(copy.source, copy.rows, copy.source_stride, from) > sources.size(copy.file)) {
+  const bool repeats = copy.source_stride == 0 && copy.columns == 1;  // one element, for all rows
+  const uint64_t read_rows = repeats ? 1 : copy.rows;
+  if (end_of(copy.source, read_rows, copy.source_stride, from) > sources.size(copy.file)) {
     throw bad_copy("it reads behind the end of its file");
   }
   const uint64_t lines = copy.transposed ? copy.columns : copy.rows;
@@ -178,6 +180,10 @@ void fill(const Piece& piece, const Sources& sources, char* slot, char* scratch,
     const uint64_t offset = copy.source + (piece.first_row + row) * copy.source_stride +
                             piece.first_column * wide(copy);
     char* into = slot + row * step;
+    if (row > 0 && copy.source_stride == 0 && !copy.transposed) {
+      std::memcpy(into, slot, step);
+      continue;
+    }
     sources.read(copy.file, offset, row_bytes, through ? scratch : into);
     if (through) convert(scratch, into, piece.columns, stride);
   }

@@ -10,7 +10,8 @@
 namespace vcc::weights {
 
 // One copy, written by engine/runtime/player/weight_plan.py. `rows` and `columns` count elements of
-// the source rectangle; all other numbers are bytes. A transposed copy writes `columns` rows of
+// the source rectangle; all other numbers are bytes. One column with a source stride of 0 is one
+// element for all rows. A transposed copy writes `columns` rows of
 // `rows` elements.
 struct Copy {
   uint32_t file;  // kConstants: the block of constants

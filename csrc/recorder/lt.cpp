@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <exception>
+#include <iterator>
 
 #include "abi/error.h"
 #include "recorder/graph.h"
@@ -30,6 +31,15 @@ static_assert(sizeof(Heuristic) == 96);
 constexpr int kCompute32F = 68;
 constexpr int kReal32F = 0;
 constexpr int kTransposeA = 3;               // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int kEpilogue = 7;                 // CUBLASLT_MATMUL_DESC_EPILOGUE
+constexpr int kBiasPointer = 8;              // CUBLASLT_MATMUL_DESC_BIAS_POINTER
+constexpr int kWScalePointer = 17;           // CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: w is its A
+constexpr int kAScalePointer = 18;           // CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
+constexpr int kFastAccumulation = 25;        // CUBLASLT_MATMUL_DESC_FAST_ACCUM
+constexpr int kBiasType = 26;                // CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE
+constexpr int kScaleModes[] = {31, 32};      // CUBLASLT_MATMUL_DESC_{A,B}_SCALE_MODE
+constexpr uint32_t kAddBias = 4;             // CUBLASLT_EPILOGUE_BIAS
+constexpr uint64_t kSomewhere = 1 << 20;     // an address for the choice, which reads none
 constexpr int kMaxWorkspace = 1;             // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 constexpr int kAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_{A,B,C,D}_BYTES
 constexpr uint32_t kAlignment = 16;          // what a node table promises of a tensor
@@ -38,14 +48,52 @@ constexpr uint64_t kWorkspaceLimit = 32u << 20;  // torch's own on Hopper
 constexpr struct {
   uint32_t code;
   int cuda;
-} kDtypes[] = {{1, 0}, {2, 2}, {3, 14}};
+} kDtypes[] = {{1, 0}, {2, 2}, {3, 14}, {4, 28}};
 
 int cuda_dtype(uint32_t code) {
   for (const auto& pair : kDtypes) {
     if (pair.code == code) return pair.cuda;
   }
   throw Error(Code::kUsage, "a product of this element type cannot be recorded",
-              "dtype code " + std::to_string(code), "float32, float16 and bfloat16 can");
+              "dtype code " + std::to_string(code),
+              "float32, float16 and bfloat16 can, and float8_e4m3fn with scales");
+}
+
+// How scales are called here and there: by table::Scales.
+struct Form {
+  const char* name;
+  const char* mode;
+  int code;  // cublasLtMatmulMatrixScale_t
+  const char* lacking;
+};
+constexpr Form kForms[] = {
+    {"", "", 0, nullptr},
+    {"tensor", "SCALAR_32F", 0, nullptr},
+    {"rows", "OUTER_VEC_32F", 3, nullptr},
+    {"blocks", "VEC128_32F and BLK128x128_32F", 0,
+     "it reads scales of a in another order than the kernels that quantise write them"},
+    {"mixed", "SCALAR_32F and OUTER_VEC_32F", 0,
+     "it has one number for each side, or a number for each row of both"},
+};
+
+const Form& form_of(const Product& product) {
+  if (product.scales < std::size(kForms)) return kForms[product.scales];
+  throw Error(Code::kUsage, "a product with these scales cannot be recorded",
+              "code " + std::to_string(product.scales));
+}
+
+// As cublasGetStatusName says it, which is another library's.
+std::string status_name(int code) {
+  constexpr struct {
+    int code;
+    const char* name;
+  } kNames[] = {{1, "NOT_INITIALIZED"}, {3, "ALLOC_FAILED"},   {7, "INVALID_VALUE"},
+                {8, "ARCH_MISMATCH"},   {11, "MAPPING_ERROR"}, {13, "EXECUTION_FAILED"},
+                {14, "INTERNAL_ERROR"}, {15, "NOT_SUPPORTED"}, {16, "LICENSE_ERROR"}};
+  for (const auto& one : kNames) {
+    if (one.code == code) return std::string("CUBLAS_STATUS_") + one.name;
+  }
+  return "status " + std::to_string(code);
 }
 
 }  // namespace
@@ -75,16 +123,23 @@ namespace {
 void expect(int code, const char* call) {
   if (code == 0) return;
   throw Error(Code::kDevice, std::string(call) + " failed",
-              "cuBLASLt answered " + std::to_string(code));
+              "cuBLASLt answered " + status_name(code));
 }
 
 std::string shape_of(const Product& product) {
-  return std::to_string(product.m) + "x" + std::to_string(product.n) + "x" +
-         std::to_string(product.k);
+  const Form& form = form_of(product);
+  const std::string sizes =
+      std::to_string(product.m) + "x" + std::to_string(product.n) + "x" + std::to_string(product.k);
+  if (product.scales == 0) return sizes;
+  return sizes + " of fp8 into dtype " + std::to_string(product.out) + ", scales: " + form.name +
+         " (" + form.mode + ")" + (product.has_c ? ", with a bias" : "");
 }
 
-bool same(const Product& a, const Product& b) {
-  return a.m == b.m && a.n == b.n && a.k == b.k && a.dtype == b.dtype && a.has_c == b.has_c;
+// A call about a product: what fails leaves the others as they are.
+void expect_for(int code, const char* call, const Product& product) {
+  if (code == 0) return;
+  throw Error(Code::kGraph, "cuBLASLt has no product " + shape_of(product),
+              std::string(call) + " answered " + status_name(code));
 }
 
 }  // namespace
@@ -120,12 +175,14 @@ Lt::~Lt() = default;  // its objects live as long as the process: the library ha
 
 Lt::Plan& Lt::plan(const Product& product) {
   for (const auto& made : plans_) {
-    if (same(made->product, product)) return *made;
+    if (made->product == product) return *made;
   }
   // Column-major D^T[n, m] = W[k, n]^T A[k, m], which is D = A W^T in row-major order.
   auto made = std::make_unique<Plan>();
   made->product = product;
-  const int dtype = cuda_dtype(product.dtype);
+  const bool scaled = product.scales != 0;
+  const int dtype = cuda_dtype(product.dtype),
+            out = cuda_dtype(scaled ? product.out : product.dtype);
   const uint64_t m = product.m, n = product.n, k = product.k;
   constexpr int kTransposed = 1;
   expect(calls_->describe(&made->description, kCompute32F, kReal32F), "cublasLtMatmulDescCreate");
@@ -135,31 +192,71 @@ Lt::Plan& Lt::plan(const Product& product) {
          "cublasLtMatrixLayoutCreate");
   expect(calls_->layout(&made->a, dtype, k, m, static_cast<int64_t>(k)),
          "cublasLtMatrixLayoutCreate");
-  expect(calls_->layout(&made->d, dtype, n, m, static_cast<int64_t>(n)),
+  expect(calls_->layout(&made->d, out, n, m, static_cast<int64_t>(n)),
          "cublasLtMatrixLayoutCreate");
+  if (scaled) describe_scaled(*made);
   int found = 0;
   const int code = calls_->choose(handle_, made->description, made->w, made->a, made->d, made->d,
                                   preference_, 1, &made->best, &found);
   if (code != 0 || found == 0) {
     throw Error(Code::kGraph, "cuBLASLt has no algorithm for " + shape_of(product),
-                "it answered " + std::to_string(code));
+                "it answered " + (code == 0 ? "that it found none" : status_name(code)));
   }
   plans_.push_back(std::move(made));
   return *plans_.back();
+}
+
+// Sums in full: with CUBLASLT_MATMUL_DESC_FAST_ACCUM they would stay in the tensor cores over all
+// of k, with fewer bits than decision 0020 allows; torch._scaled_mm leaves it off by default too.
+void Lt::describe_scaled(const Plan& made) {
+  const Product& product = made.product;
+  const Form& form = form_of(product);
+  if (form.lacking != nullptr) {
+    throw Error(Code::kGraph, "cuBLASLt has no product " + shape_of(product), form.lacking);
+  }
+  if (product.dtype != 4) {
+    throw Error(Code::kUsage, "a product with scales is one of float8_e4m3fn",
+                "dtype code " + std::to_string(product.dtype));
+  }
+  const int8_t fast = 0;
+  expect_for(calls_->set(made.description, kFastAccumulation, &fast, 1), "FAST_ACCUM", product);
+  for (const int mode : kScaleModes) {
+    const int32_t code = form.code;
+    // Libraries before 12.8 know one number only, and not this attribute.
+    if (code != 0) expect_for(calls_->set(made.description, mode, &code, 4), form.mode, product);
+  }
+  if (product.has_c != 0) {
+    const int32_t type = cuda_dtype(product.out);
+    expect_for(calls_->set(made.description, kEpilogue, &kAddBias, 4), "EPILOGUE_BIAS", product);
+    expect_for(calls_->set(made.description, kBiasType, &type, 4), "BIAS_DATA_TYPE", product);
+  }
+  point(made, {0, 0, kSomewhere, 0, 0, kSomewhere, kSomewhere});
+}
+
+// Pointers that are attributes of the description and not arguments of a call.
+void Lt::point(const Plan& made, const Operands& operands) {
+  const auto set = [&](int attribute, uint64_t address, const char* name) {
+    expect_for(calls_->set(made.description, attribute, &address, 8), name, made.product);
+  };
+  set(kAScalePointer, operands.a_scale, "B_SCALE_POINTER");
+  set(kWScalePointer, operands.w_scale, "A_SCALE_POINTER");
+  if (made.product.has_c != 0) set(kBiasPointer, operands.c, "BIAS_POINTER");
 }
 
 uint64_t Lt::workspace_bytes(const Product& product) { return plan(product).best.workspace; }
 
 void Lt::enqueue(const Product& product, const Operands& operands) {
   const Plan& chosen = plan(product);
-  const float alpha = 1.0f, beta = product.has_c ? 1.0f : 0.0f;
-  const uint64_t c = product.has_c ? operands.c : operands.d;
+  const bool scaled = product.scales != 0, sums = product.has_c != 0 && !scaled;
+  if (scaled) point(chosen, operands);
+  const float alpha = 1.0f, beta = sums ? 1.0f : 0.0f;
+  const uint64_t c = sums ? operands.c : operands.d;
   const auto pointer = [](uint64_t address) { return reinterpret_cast<void*>(address); };
-  expect(calls_->matmul(handle_, chosen.description, &alpha, pointer(operands.w), chosen.w,
-                        pointer(operands.a), chosen.a, &beta, pointer(c), chosen.d,
-                        pointer(operands.d), chosen.d, &chosen.best.algorithm,
-                        pointer(operands.workspace), chosen.best.workspace, stream()),
-         "cublasLtMatmul");
+  expect_for(calls_->matmul(handle_, chosen.description, &alpha, pointer(operands.w), chosen.w,
+                            pointer(operands.a), chosen.a, &beta, pointer(c), chosen.d,
+                            pointer(operands.d), chosen.d, &chosen.best.algorithm,
+                            pointer(operands.workspace), chosen.best.workspace, stream()),
+             "cublasLtMatmul", product);
 }
 
 CUgraph Lt::capture(const Product& product, const Operands& operands) {

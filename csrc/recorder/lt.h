@@ -11,15 +11,20 @@
 
 namespace vcc::recorder {
 
-// d[m, n] = a[m, k] @ w[n, k]^T (+ c[m, n]); all dense and row-major, one dtype, fp32 sums.
+// d[m, n] = a[m, k] @ w[n, k]^T (+ c[m, n]); all dense and row-major, one dtype, fp32 sums. A
+// scaled one has fp8 values in a and w, `out` in d, and for c a row [n] that every row of d gets.
 struct Product {
   uint32_t m, n, k;
-  uint32_t dtype;  // code of the node table: 1 float32, 2 float16, 3 bfloat16
-  bool has_c;
+  uint32_t dtype;  // codes of the node table: 1 float32, 2 float16, 3 bfloat16, 4 float8_e4m3fn
+  uint32_t has_c;
+  uint32_t out;     // dtype of a scaled one's c and d
+  uint32_t scales;  // table::Scales
+
+  bool operator==(const Product&) const = default;
 };
 
 struct Operands {
-  uint64_t a, w, c, d, workspace;
+  uint64_t a, w, c, d, workspace, a_scale, w_scale;  // by the index of an OPERAND region
 };
 
 struct LtCalls;
@@ -46,6 +51,8 @@ class Lt {
  private:
   struct Plan;
   Plan& plan(const Product& product);
+  void describe_scaled(const Plan& made);
+  void point(const Plan& made, const Operands& operands);
   CUgraph capture(const Product& product, const Operands& operands);
 
   std::string path_;

@@ -31,9 +31,12 @@ Operands operands_of(const void* bytes) {
   return operands;
 }
 
-Product product_of(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c) {
-  return Product{m, n, k, dtype, has_c != 0};
+Product product_of(const void* numbers) {
+  Product product;
+  std::memcpy(&product, numbers, sizeof product);
+  return product;
 }
+static_assert(sizeof(Product) == 28 && sizeof(Operands) == 56);
 
 Replay& replay_of(uint64_t handle) { return *reinterpret_cast<Replay*>(handle); }
 
@@ -84,22 +87,18 @@ int32_t vcc_lt_open(const char* candidates, uint64_t* version, const char** path
   });
 }
 
-int32_t vcc_lt_workspace(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                         uint64_t* bytes) {
-  return guarded([&] { *bytes = lt().workspace_bytes(product_of(m, n, k, dtype, has_c)); });
+int32_t vcc_lt_workspace(const void* product, uint64_t* bytes) {
+  return guarded([&] { *bytes = lt().workspace_bytes(product_of(product)); });
 }
 
-int32_t vcc_lt_record(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                      const void* operands, uint32_t turn, const char** json) {
-  return guarded([&] {
-    *json = keep_text(lt().record(product_of(m, n, k, dtype, has_c), operands_of(operands), turn));
-  });
+int32_t vcc_lt_record(const void* product, const void* operands, uint32_t turn, const char** json) {
+  return guarded(
+      [&] { *json = keep_text(lt().record(product_of(product), operands_of(operands), turn)); });
 }
 
-int32_t vcc_lt_run(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                   const void* operands) {
+int32_t vcc_lt_run(const void* product, const void* operands) {
   return guarded([&] {
-    lt().enqueue(product_of(m, n, k, dtype, has_c), operands_of(operands));
+    lt().enqueue(product_of(product), operands_of(operands));
     VCC_CU(cuStreamSynchronize(stream()));
   });
 }

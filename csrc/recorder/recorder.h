@@ -29,14 +29,12 @@ VCC_API int32_t vcc_recorder_graph(uint64_t graph, const char** json);
 
 /* cuBLASLt: the version and the path that was taken. */
 VCC_API int32_t vcc_lt_open(const char* candidates, uint64_t* version, const char** path);
-VCC_API int32_t vcc_lt_workspace(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                                 uint64_t* bytes);
-
-/* Operands are five addresses: a, w, c, d, workspace. Turns are 0 to 2 (csrc/recorder/stacks.h). */
-VCC_API int32_t vcc_lt_record(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                              const void* operands, uint32_t turn, const char** json);
-VCC_API int32_t vcc_lt_run(uint32_t m, uint32_t n, uint32_t k, uint32_t dtype, uint32_t has_c,
-                           const void* operands);
+/* A product is seven u32 and its operands seven addresses, in the order of csrc/recorder/lt.h.
+   Turns are 0 to 2 (csrc/recorder/stacks.h). */
+VCC_API int32_t vcc_lt_workspace(const void* product, uint64_t* bytes);
+VCC_API int32_t vcc_lt_record(const void* product, const void* operands, uint32_t turn,
+                              const char** json);
+VCC_API int32_t vcc_lt_run(const void* product, const void* operands);
 
 /* Device memory of the current context. */
 VCC_API int32_t vcc_replay_allocate(uint64_t bytes, uint64_t* address);

@@ -28,14 +28,31 @@ void reach(const Records& records, uint64_t index, const Param& param, Wide leng
     refuse(SectionKind::kNodes, index, "reads or writes outside a region");
 }
 
+Wide blocks(Wide size) { return (size + kScaleBlock - 1) / kScaleBlock; }
+
+// Bytes of the scales of a, and of w.
+Wide a_scales(const Gemm& gemm, Wide m) {
+  constexpr Wide kItem = 4;
+  if (gemm.scales == Scales::kRows) return m * kItem;
+  return gemm.scales == Scales::kBlocks ? m * blocks(gemm.k) * kItem : kItem;
+}
+
+Wide w_scales(const Gemm& gemm) {
+  constexpr Wide kItem = 4;
+  if (gemm.scales == Scales::kTensor) return kItem;
+  return gemm.scales == Scales::kBlocks ? blocks(gemm.n) * blocks(gemm.k) * kItem : gemm.n * kItem;
+}
+
 void check_gemm(const Records& records, uint64_t index, std::span<const int64_t> values) {
   const Node& node = records.nodes[index];
   const Gemm& gemm = records.gemms[node.target];
   const auto params = records.params_of(node);
   const Wide m = values[gemm.m], n = gemm.n, k = gemm.k, item = kItemSizes[gemm.dtype];
-  reach(records, index, params[0], m * k * item, values);
-  reach(records, index, params[1], n * k * item, values);
-  for (const Param& param : params.subspan(2)) reach(records, index, param, m * n * item, values);
+  const bool scaled = gemm.scales != Scales::kNone;
+  const Wide row = n * (scaled ? Wide{kItemSizes[gemm.out]} : item);
+  const Wide lengths[] = {m * k * item, n * k * item,      scaled ? row : m * row,
+                          m * row,      a_scales(gemm, m), w_scales(gemm)};
+  for (const Param& param : params) reach(records, index, param, lengths[param.offset / 8], values);
 }
 
 void check_memset(const Records& records, uint64_t index, std::span<const int64_t> values) {

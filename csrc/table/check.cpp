@@ -58,17 +58,42 @@ constexpr Field kGemmFields[] = {{ParamKind::kPointer, kRead, 0},
 constexpr Field kPlainGemmFields[] = {{ParamKind::kPointer, kRead, 0},
                                       {ParamKind::kPointer, kRead, 8},
                                       {ParamKind::kPointer, kWrite, 24}};
+constexpr Field kScaledFields[] = {
+    {ParamKind::kPointer, kRead, 0},  {ParamKind::kPointer, kRead, 8},
+    {ParamKind::kPointer, kRead, 16}, {ParamKind::kPointer, kWrite, 24},
+    {ParamKind::kPointer, kRead, 32}, {ParamKind::kPointer, kRead, 40}};
+constexpr Field kPlainScaledFields[] = {{ParamKind::kPointer, kRead, 0},
+                                        {ParamKind::kPointer, kRead, 8},
+                                        {ParamKind::kPointer, kWrite, 24},
+                                        {ParamKind::kPointer, kRead, 32},
+                                        {ParamKind::kPointer, kRead, 40}};
 constexpr Field kMemsetFields[] = {{ParamKind::kPointer, kWrite, 0}, {ParamKind::kI32, 0, 8},
                                    {ParamKind::kI32, 0, 12},         {ParamKind::kI64, 0, 16},
                                    {ParamKind::kI64, 0, 24},         {ParamKind::kI64, 0, 32}};
 constexpr Field kMemcpyFields[] = {
     {ParamKind::kPointer, kWrite, 0}, {ParamKind::kPointer, kRead, 8}, {ParamKind::kI64, 0, 16}};
 
+std::span<const Field> gemm_fields(const Gemm& gemm) {
+  const bool adds = (gemm.flags & kAddsC) != 0;
+  if (gemm.scales == Scales::kNone) {
+    return adds ? std::span<const Field>(kGemmFields) : kPlainGemmFields;
+  }
+  return adds ? std::span<const Field>(kScaledFields) : kPlainScaledFields;
+}
+
+// Of a gemm or a variant: what it multiplies, or fp8 values with scales into a wider type.
+template <class Record>
+bool has_types(const Record& record) {
+  if (record.dtype >= kDtypes || record.flags > kAddsC || record.scales > Scales::kMixed)
+    return false;
+  if (record.scales == Scales::kNone) return record.out == 0;
+  return record.dtype == kFloat8E4m3 && kFloat32 <= record.out && record.out <= kBfloat16;
+}
+
 std::span<const Field> fields_of(const Records& records, const Node& node) {
   switch (node.kind) {
     case NodeKind::kGemm:
-      if (records.gemms[node.target].flags & kAddsC) return kGemmFields;
-      return kPlainGemmFields;
+      return gemm_fields(records.gemms[node.target]);
     case NodeKind::kMemset:
       return kMemsetFields;
     case NodeKind::kMemcpy:
@@ -226,7 +251,7 @@ void Checker::gemm(uint64_t index) {
   const Need need(SectionKind::kGemms, index);
   need(ranges_.usable(gemm.m), "its rows are no expression");
   need(gemm.n >= 1 && gemm.k >= 1, "it has no columns, or sums nothing");
-  need(gemm.dtype < kDtypes && gemm.flags <= kAddsC && gemm.zero == 0, "unknown dtype or flags");
+  need(has_types(gemm), "unknown dtype or flags");
 }
 
 bool Checker::has_target(const Node& node) const {
@@ -262,7 +287,9 @@ void Checker::node(uint64_t index) {
   need(uint64_t{node.first_param} + node.params <= r_.params.size(),
        "more parameters than there are");
   const bool kernel = node.kind == NodeKind::kKernel;
-  const uint32_t block = kernel ? r_.kernels[node.target].param_bytes : kFixedBlock;
+  const uint32_t block = kernel                         ? r_.kernels[node.target].param_bytes
+                         : node.kind == NodeKind::kGemm ? kGemmBlock
+                                                        : kFixedBlock;
   for (uint64_t i = 0; i < node.params; ++i) param(node.first_param + i, block);
   if (kernel) return;
   need(has_fixed_params(node), "not its parameters");
@@ -308,10 +335,10 @@ bool Checker::launches(uint32_t kernel, uint32_t block) const {
 void Checker::variant(uint64_t index) {
   const Variant& variant = r_.variants[index];
   const Need need(SectionKind::kVariants, index);
-  need(variant.dtype < kDtypes && variant.flags <= kAddsC && variant.zero == 0,
-       "unknown dtype or flags");
+  need(has_types(variant), "unknown dtype or flags");
   need(variant.n && variant.tile_rows && variant.tile_n && variant.split_k, "a size is zero");
   need(launches(variant.kernel, kVariantBlock), "no such kernel, or other parameters");
+  need(variant.split_k == 1 || variant.scales == Scales::kNone, "splits a scaled product");
   need(variant.split_k == 1 ? variant.reduce_kernel == kNone
                             : launches(variant.reduce_kernel, kReduceBlock),
        "no such reducing kernel, or other parameters, or nothing to reduce");

@@ -1,4 +1,4 @@
-// The node table's binary form, version 1: records as they lie in the file, little endian.
+// The node table's binary form, version 2: records as they lie in the file, little endian.
 //
 //   file    = header entry*16 section*16
 //   section = record*count            starts at a multiple of 8, zeros between sections
@@ -15,7 +15,8 @@ namespace vcc::table {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[] = "vcctable";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
+constexpr uint32_t kOldestVersion = 1;  // without scaled products: its fields for them are zero
 constexpr uint32_t kNone = 0xFFFFFFFF;  // "no record"
 constexpr uint64_t kAlignment = 8;
 
@@ -54,6 +55,10 @@ enum class NodeKind : uint8_t { kKernel, kGemm, kMemset, kMemcpy, kEmpty };
 enum class When : uint8_t { kAlways, kUniform, kMixed, kAdapted };
 enum class ParamKind : uint8_t { kPointer, kI32, kI64, kNull, kBytes, kF32, kF64 };
 enum class SegmentKind : uint8_t { kPiece, kOp, kAdvance, kSample };
+// What a scaled product multiplies its operands with: nothing; one number each; one number a row
+// each; one a block of 128 of a and one a block of 128 x 128 of w; one number for a, one a row of
+// w.
+enum class Scales : uint8_t { kNone, kTensor, kRows, kBlocks, kMixed };
 
 constexpr uint8_t kRead = 1, kWrite = 2;  // bits of Param::access
 constexpr uint8_t kAddsC = 1;             // flag of gemms and variants
@@ -164,7 +169,8 @@ struct Gemm {
   uint32_t k;
   uint8_t dtype;
   uint8_t flags;
-  uint16_t zero;
+  uint8_t out;  // dtype of c and d where it is scaled, else 0
+  Scales scales;
 };
 
 struct Variant {
@@ -172,7 +178,8 @@ struct Variant {
   uint32_t k;
   uint8_t dtype;
   uint8_t flags;
-  uint16_t zero;
+  uint8_t out;
+  Scales scales;
   uint32_t max_rows;
   uint32_t kernel;
   uint32_t tile_rows;
@@ -227,9 +234,10 @@ static_assert(sizeof(Param) == 24 && offsetof(Param, access) == 1 && offsetof(Pa
               offsetof(Param, last) == 20);
 static_assert(sizeof(Gemm) == 16 && offsetof(Gemm, n) == 4 && offsetof(Gemm, k) == 8 &&
               offsetof(Gemm, dtype) == 12 && offsetof(Gemm, flags) == 13 &&
-              offsetof(Gemm, zero) == 14);
+              offsetof(Gemm, out) == 14 && offsetof(Gemm, scales) == 15);
 static_assert(sizeof(Variant) == 36 && offsetof(Variant, dtype) == 8 &&
-              offsetof(Variant, flags) == 9 && offsetof(Variant, max_rows) == 12 &&
+              offsetof(Variant, flags) == 9 && offsetof(Variant, out) == 10 &&
+              offsetof(Variant, scales) == 11 && offsetof(Variant, max_rows) == 12 &&
               offsetof(Variant, kernel) == 16 && offsetof(Variant, tile_rows) == 20 &&
               offsetof(Variant, tile_n) == 24 && offsetof(Variant, split_k) == 28 &&
               offsetof(Variant, reduce_kernel) == 32);
@@ -243,6 +251,7 @@ static_assert(sizeof(Edge) == 12 && offsetof(Edge, to) == 4 && offsetof(Edge, ty
 // float8_e5m2, int64, int32, int16, int8, uint8, bool.
 constexpr uint8_t kItemSizes[] = {8, 4, 2, 2, 1, 1, 8, 4, 2, 1, 1, 1};
 constexpr uint8_t kDtypes = sizeof(kItemSizes);
+constexpr uint8_t kFloat32 = 1, kBfloat16 = 3, kFloat8E4m3 = 4;  // float16 is between
 
 // Bounds; the most records of a section stand in check_frame.
 constexpr uint64_t kMostBytes = 64 << 20;
@@ -253,12 +262,18 @@ constexpr uint64_t kMostCubin = 1 << 30;
 constexpr uint32_t kMostAttributes = 16, kMostAttributeId = 255;
 constexpr uint32_t kMostParams = 1024, kMostParamBytes = 4096;
 constexpr uint32_t kMostShared = 232448, kMostThreads = 1024;
-constexpr uint32_t kPeers = 64, kOperands = 5;
+constexpr uint32_t kPeers = 64;
+constexpr uint32_t kScaleBlock = 128;
+
+// Indices of OPERAND regions: a, w, c, d, workspace, scales of a, scales of w.
+constexpr uint32_t kOperands = 7, kWorkspaceOperand = 4, kAScale = 5, kWScale = 6;
 constexpr uint32_t kGridLimits[3] = {0x7FFFFFFF, 65535, 65535};
 
 // Parameter blocks: of a variant a, w, c, d, partials, then rows, n, k as i32, then two null
-// pointers; of its reduction partials, c, d, then rows, n as i32, then two null pointers; of nodes
-// that are no kernels the fields below.
-constexpr uint32_t kVariantBlock = 72, kReduceBlock = 48, kFixedBlock = 40;
+// pointers (of a scaled product a, w, scales of a, scales of w, c, d, then rows as i32, then two
+// null pointers); of its reduction partials, c, d, then rows, n as i32, then two null pointers; of
+// a product a, w, c, d, scales of a, scales of w; of the other nodes that are no kernels
+// kFixedBlock.
+constexpr uint32_t kVariantBlock = 72, kReduceBlock = 48, kGemmBlock = 48, kFixedBlock = 40;
 
 }  // namespace vcc::table

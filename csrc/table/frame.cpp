@@ -49,8 +49,9 @@ void check_header(std::span<const std::byte> bytes) {
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof header.magic) != 0)
     refuse_header("not a node table");
-  if (header.version != kVersion)
-    refuse_header("version " + n(header.version) + ", not " + n(kVersion));
+  if (header.version < kOldestVersion || header.version > kVersion)
+    refuse_header("version " + n(header.version) + ", not " + n(kOldestVersion) + " to " +
+                  n(kVersion));
   if (header.flags != 0 || header.zero32 != 0 || header.zero64 != 0)
     refuse_header("a field that must be zero is not");
   if (header.size != bytes.size())

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from vcc.cache.errors import CompileError, IntegrityError
-from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.host_memory import HostMemory, OutOfRegion, Reach
+from vcc.engine.graphs.interpreted_products import multiply
 from vcc.engine.graphs.planner.sources import KernelSource
 from vcc.engine.graphs.table.layout import GRID_LIMITS
 from vcc.engine.graphs.table.types import (
@@ -146,15 +146,7 @@ class Interpreter:
 
     def gemm(self, name: str, node: Node, memory: HostMemory) -> None:
         """d = a @ w.T (+ c), summed in fp32."""
-        gemm = self.table.gemms[node.target]
-        shapes = {0: (gemm.m, gemm.k), 8: (gemm.n, gemm.k), 16: (gemm.m, gemm.n)}
-        shapes[24] = shapes[16]
-        parts = {
-            param.offset: _tensor(memory, param, gemm.dtype, shapes[param.offset])
-            for param in node.params
-        }
-        product = parts[0].float() @ parts[8].float().T
-        parts[24].copy_(product + parts[16].float() if 16 in parts else product)
+        multiply(self.table.gemms[node.target], node, memory)
 
     def memset(self, name: str, node: Node, memory: HostMemory) -> None:
         """Rows of `width` equal elements, `pitch` bytes apart."""
@@ -187,16 +179,6 @@ RUN: Mapping[NodeKind, Callable[[Interpreter, str, Node, HostMemory], None]] = {
     NodeKind.MEMCPY: Interpreter.memcpy,
     NodeKind.EMPTY: Interpreter.empty,
 }
-
-
-def as_torch(data: Any, dtype: str) -> torch.Tensor:
-    """Bytes of a memory as a flat tensor that shares them."""
-    return torch.from_numpy(data).view(DTYPES[dtype])
-
-
-def _tensor(memory: HostMemory, param: Param, dtype: str, shape: Any) -> torch.Tensor:
-    data = memory.view(param.region, param.value, dtype, shape)
-    return as_torch(data, dtype).view(evaluate_all(shape, memory.sizes))
 
 
 def _source(cubin: str, function: str, sources: Mapping[str, KernelSource]) -> KernelSource:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vcc.cache.errors import UsageError
 from vcc.engine.graphs.expr import evaluate, evaluate_all
 from vcc.engine.graphs.table.types import (
-    NONE,
+    Family,
     Node,
     NodeKind,
     NodeTable,
@@ -64,6 +64,8 @@ class GemmLine:
     k: int
     dtype: str
     adds: bool
+    out: str
+    scales: str
     count: int
     route: str
 
@@ -173,7 +175,8 @@ def title(table: NodeTable, node: Node) -> str:
         return table.kernels[node.target].function
     if node.kind is NodeKind.GEMM:
         gemm = table.gemms[node.target]
-        return f"[rows, {gemm.k}] x [{gemm.k}, {gemm.n}]{' + c' if gemm.has_c else ''}"
+        scaled = f", fp8 by {gemm.scales}" if gemm.scales else ""
+        return f"[rows, {gemm.k}] x [{gemm.k}, {gemm.n}]{' + c' if gemm.has_c else ''}{scaled}"
     return node.kind.name.lower()
 
 
@@ -210,19 +213,20 @@ def _kernels(table: NodeTable, nodes: tuple[NodeLine, ...]) -> tuple[KernelLine,
 def _gemms(
     table: NodeTable, nodes: tuple[NodeLine, ...], sizes: Mapping[str, int]
 ) -> tuple[GemmLine, ...]:
-    counts: Counter[tuple[int, int, int, str, bool]] = Counter()
+    counts: Counter[tuple[int, Family]] = Counter()
     for line in nodes:
         if line.kind == NodeKind.GEMM.name:
             gemm = table.gemms[table.nodes[line.index].target]
             rows = evaluate(gemm.m, sizes)
-            counts[rows, gemm.n, gemm.k, gemm.dtype, gemm.has_c] += 1
+            counts[rows, gemm.family] += 1
     return tuple(
-        GemmLine(*key, count, _route(table, *key)) for key, count in sorted(counts.items())
+        GemmLine(rows, *family, count, _route(table, rows, family))
+        for (rows, family), count in sorted(counts.items())
     )
 
 
-def _route(table: NodeTable, rows: int, n: int, k: int, dtype: str, adds: bool) -> str:
-    found = variant_for(table, rows, n, k, dtype, adds)
+def _route(table: NodeTable, rows: int, family: Family) -> str:
+    found = variant_for(table, rows, family)
     if found is None:
         return "no Triton kernel"
     tiles = f"tile {found.tile_rows}x{found.tile_n}"
@@ -230,15 +234,9 @@ def _route(table: NodeTable, rows: int, n: int, k: int, dtype: str, adds: bool) 
     return f"{table.kernels[found.kernel].function}, {tiles}{split}"
 
 
-def variant_for(
-    table: NodeTable, rows: int, n: int, k: int, dtype: str, adds: bool
-) -> Variant | None:
+def variant_for(table: NodeTable, rows: int, family: Family) -> Variant | None:
     """The table's own kernel for a product: the first variant that fits, as the player takes it."""
-    for one in table.variants:
-        fits = one.n == n and one.k in (0, k) and one.dtype == dtype and one.has_c == adds
-        if fits and (not one.max_rows or rows <= one.max_rows) and one.kernel != NONE:
-            return one
-    return None
+    return next((one for one in table.variants if one.fits(family, rows)), None)
 
 
 def _tensors(table: NodeTable) -> tuple[TensorLine, ...]:

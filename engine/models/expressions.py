@@ -3,13 +3,13 @@
 An expression has a text form that is stored in the manifest:
 
     expr := tensor("name") | tied("parameter") | rows(expr, a:b) | transpose(expr)
-          | cat(expr, ...) | stack(expr, ...) | stack(expr, a:b) | flat(expr)
+          | cat(expr, ...) | stack(expr, ...) | stack(expr, a:b) | flat(expr) | repeat(expr, n)
 
 `cat` and `stack` join along the first dimension, `rows` takes rows a to b of it, `transpose` swaps
-the two dimensions of a matrix, `flat` makes a vector of all elements in order, `tied` is the tensor
-of another parameter. `stack(expr, a:b)` stacks the expressions that come of putting each number
-from a to b - 1 for `*` in the names of tensors: a layer of 128 experts takes one line. Names are
-JSON strings.
+the two dimensions of a matrix, `flat` makes a vector of all elements in order, `repeat` a vector of
+n times the one element there is, `tied` is the tensor of another parameter. `stack(expr, a:b)`
+stacks the expressions that come of putting each number from a to b - 1 for `*` in the names of
+tensors: a layer of 128 experts takes one line. Names are JSON strings.
 Torch-free.
 """
 
@@ -116,7 +116,18 @@ class Flat:
         return f"flat({self.source})"
 
 
-Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose | Flat"
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A vector of one element, so many times."""
+
+    source: Binding
+    count: int
+
+    def __str__(self) -> str:
+        return f"repeat({self.source}, {self.count})"
+
+
+Binding: TypeAlias = "FromTensor | Tied | Rows | Cat | Stack | Each | Transpose | Flat | Repeat"
 
 
 def _numbered(binding: Binding, number: str) -> Binding:
@@ -125,7 +136,7 @@ def _numbered(binding: Binding, number: str) -> Binding:
         return FromTensor(binding.name.replace(NUMBER, number))
     if isinstance(binding, (Cat, Stack)):
         return replace(binding, parts=tuple(_numbered(part, number) for part in binding.parts))
-    if isinstance(binding, (Rows, Each, Transpose, Flat)):
+    if isinstance(binding, (Rows, Each, Transpose, Flat, Repeat)):
         return replace(binding, source=_numbered(binding.source, number))
     return binding
 
@@ -133,6 +144,7 @@ def _numbered(binding: Binding, number: str) -> Binding:
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[a-z]+|\d{1,18}|[(),:])')
 _DEEPEST = 16
 _MOST_TOKENS = 100_000
+_MOST_REPEATED = 1 << 24
 _MOST_NUMBERS = 4096
 """Of `stack(expr, a:b)`, which a text holds once: a short one must not fill memory."""
 
@@ -210,6 +222,15 @@ class _Reader:
         self._expect(",")
         return Rows(source, *self._range())
 
+    def repeat(self, depth: int) -> Repeat:
+        """`expr, n` with n from 1 to what the rows of a weight may be."""
+        source = self.expression(depth)
+        self._expect(",")
+        count = self._number()
+        if not 1 <= count <= _MOST_REPEATED:
+            raise _broken(self.text)
+        return Repeat(source, count)
+
     def stack(self, depth: int) -> Stack | Each:
         """Expressions, or one and the range of numbers that it is for."""
         first = self.expression(depth)
@@ -256,5 +277,6 @@ _FORMS: dict[str, Callable[[_Reader, int], Binding]] = {
     "cat": lambda reader, depth: Cat(reader.parts(depth)),
     "stack": _Reader.stack,
     "transpose": lambda reader, depth: Transpose(reader.expression(depth)),
+    "repeat": _Reader.repeat,
     "flat": lambda reader, depth: Flat(reader.expression(depth)),
 }

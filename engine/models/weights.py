@@ -21,6 +21,7 @@ from vcc.engine.models.expressions import (
     Each,
     Flat,
     FromTensor,
+    Repeat,
     Rows,
     Stack,
     Tied,
@@ -159,6 +160,8 @@ class _Load:
             return self._value(binding.source).t()
         if isinstance(binding, Flat):
             return self._value(binding.source).reshape(-1)
+        if isinstance(binding, Repeat):
+            return self._value(binding.source).expand(binding.count)
         whole = torch.empty(self._shape(binding), dtype=self._first(binding).dtype)
         self._fill(whole, binding)
         return whole

@@ -10,15 +10,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, write
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NONE, NodeTable, Variant
 from vcc.engine.tune.index import STORED, VARIANT
-from vcc.engine.tune.record import A, C, D, W, operand_sizes
-from vcc.engine.tune.self_test import random_bits
+from vcc.engine.tune.operands import random_bits
+from vcc.engine.tune.record import A_SCALE, W_SCALE, WORKSPACE, A, C, D, W, operand_sizes
 from vcc.engine.tune.shapes import GemmShape, Measured
 from vcc.engine.tune.store import GemmEntry
 
@@ -40,13 +40,14 @@ PARTIAL_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Device memory of one product: addresses of a, of each copy of w, of c, d and spare memory."""
+    """Device memory of one product: addresses by index of the operand, and of each copy of w."""
 
-    a: int
+    at: tuple[int, ...]
     w: tuple[int, ...]
-    c: int
-    d: int
-    spare: int
+
+    def reading(self, w: int) -> tuple[int, ...]:
+        """The addresses with this copy of w."""
+        return (*self.at[:W], w, *self.at[W + 1 :])
 
 
 def measure(
@@ -90,14 +91,8 @@ def faster(stored_ns: int, variant_ns: int) -> str:
 
 def variant_for(table: NodeTable, shape: GemmShape) -> Variant | None:
     """The kernel that the player takes for a product: the first that fits, in the table's order."""
-    fit = (
-        one
-        for one in table.variants
-        if (one.n, one.dtype, one.has_c) == (shape.n, shape.dtype, shape.has_c)
-        and one.k in (0, shape.k)
-        and (one.max_rows == 0 or shape.m <= one.max_rows)
-    )
-    return next(fit, None)
+    rows, *family = astuple(shape)
+    return next((one for one in table.variants if one.fits(tuple(family), rows)), None)
 
 
 def partial_bytes(variant: Variant, shape: GemmShape) -> int:
@@ -108,12 +103,16 @@ def partial_bytes(variant: Variant, shape: GemmShape) -> int:
 
 def variant_grid(variant: Variant, shape: GemmShape) -> tuple[int, int, int]:
     """Programs of the product's kernel."""
-    return -(-shape.n // variant.tile_n), -(-shape.m // variant.tile_rows), variant.split_k
+    across, down = -(-shape.n // variant.tile_n), -(-shape.m // variant.tile_rows)
+    return (across * down, 1, 1) if shape.scales else (across, down, variant.split_k)
 
 
 def variant_block(shape: GemmShape, operands: Sequence[int]) -> bytes:
-    """Parameters: a, w, c, d, partials; rows, n, k; two null pointers."""
-    return struct.pack("<5Q3i4x2Q", *operands, shape.m, shape.n, shape.k, 0, 0)
+    """Parameters of `layout.VARIANT_PARAM_BYTES`, for addresses by the index of the operand."""
+    a, w, c, d, spare, a_scale, w_scale = operands
+    if shape.scales:
+        return struct.pack("<6Qi4x2Q", a, w, a_scale, w_scale, c, d, shape.m, 0, 0)
+    return struct.pack("<5Q3i4x2Q", a, w, c, d, spare, shape.m, shape.n, shape.k, 0, 0)
 
 
 def reduce_block(shape: GemmShape, partials: int, c: int, d: int) -> bytes:
@@ -135,8 +134,9 @@ def _placed(shape: GemmShape, spare: int, stack: ExitStack) -> Place:
         return stack.enter_context(DeviceBytes(size)).address if size else 0
 
     weights = tuple(room(sizes[W]) for _ in range(count))
-    place = Place(room(sizes[A]), weights, room(sizes[C]), room(sizes[D]), room(spare))
-    _fill(shape, [(place.a, sizes[A]), *((one, sizes[W]) for one in weights), (place.c, sizes[C])])
+    place = Place(tuple(0 if i == W else room(size) for i, size in enumerate(sizes)), weights)
+    read = [(place.at[i], sizes[i]) for i in (A, C, A_SCALE, W_SCALE)]
+    _fill(shape, [*read, *((one, sizes[W]) for one in weights)])
     return place
 
 
@@ -160,7 +160,7 @@ def _stored(entry: GemmEntry, place: Place) -> Adder:
     table = decode(entry.table)
 
     def add(replay: Replay, w: int) -> None:
-        operands = (place.a, w, place.c, place.d, place.spare)
+        operands = place.reading(w)
         replay.add(table, [operands[region.index] for region in table.regions], {})
 
     return add
@@ -170,11 +170,11 @@ def _launching(table: NodeTable, variant: Variant, shape: GemmShape, place: Plac
     split = variant.reduce_kernel != NONE
 
     def add(replay: Replay, w: int) -> None:
-        block = variant_block(shape, (place.a, w, place.c, place.d, place.spare))
+        block = variant_block(shape, place.reading(w))
         replay.launch_own(table.kernels[variant.kernel], variant_grid(variant, shape), block)
         if split:
             grid = (-(-shape.n // REDUCE_COLUMNS), shape.m, 1)
-            block = reduce_block(shape, place.spare, place.c, place.d)
+            block = reduce_block(shape, *(place.at[i] for i in (WORKSPACE, C, D)))
             replay.launch_own(table.kernels[variant.reduce_kernel], grid, block)
 
     return add

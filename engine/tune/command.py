@@ -28,7 +28,7 @@ from vcc.engine.tune.families import Products, rows_of
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.job import HELPER, Answer, Job
-from vcc.engine.tune.shapes import GemmShape, Measured
+from vcc.engine.tune.shapes import GemmShape, Measured, Refused
 from vcc.engine.tune.store import GemmStore
 from vcc.engine.tune.wanted import products_of, products_of_tables, step_tables
 
@@ -45,12 +45,14 @@ class Tuned:
     Attributes:
         answer: of the recording; None when it was not possible, and `trouble` says why.
         measured: the products that were timed; empty when timing was not asked for.
+        unstorable: products that only the artifact's own kernels compute, at their most rows.
     """
 
     title: str
     answer: Answer | None
     trouble: str
     measured: tuple[Measured, ...]
+    unstorable: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def tune(store: GemmStore, artifact: Loaded, wish: Wish, events: Events) -> Tune
     measured: tuple[Measured, ...] = ()
     if wish.measure and shapes:
         measured = _measured(store, artifact, products, shapes, wish, events, answer)
-    return Tuned(artifact.manifest.title, answer, trouble or lacking, measured)
+    title, refused = artifact.manifest.title, products.unstorable()
+    return Tuned(title, answer, trouble or lacking, measured, refused)
 
 
 def _left_out(products: Products, rows: Sequence[int]) -> str:

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple
+from typing import Any
 
 from msgspec import Struct
 
 from vcc.cache.digest import Digest
-from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES
+from vcc.engine.graphs.table.types import Family
 from vcc.engine.tune.index import DTYPES, Product
-
-if TYPE_CHECKING:
-    from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.shapes import GemmShape, Refused, why_not
 
 BUCKETS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 """Row counts of prefill that are recorded: a step takes the smallest that holds it."""
-
-Family = tuple[int, int, str, bool]
-"""n, k, dtype, has_c: a product apart from its rows."""
 
 
 class Products(Struct, frozen=True):
@@ -46,10 +43,7 @@ class Products(Struct, frozen=True):
         each: list[dict[Family, int]] = []
         for text in texts:
             found: dict[str, Any] = json.loads(text)
-            rows = [
-                ((n, k, DTYPE_NAMES[dtype], bool(flags)), most)
-                for n, k, dtype, flags, most in found["gemms"]
-            ]
+            rows = [((n, k, *_told_types(*types)), most) for n, k, *types, most in found["gemms"]]
             each.append(most_of(rows))
             lines += map(_told_line, found["variants"])
         return cls.joined(each, digest_of(lines))
@@ -63,8 +57,7 @@ class Products(Struct, frozen=True):
 
     def has(self, shape: GemmShape) -> bool:
         """Whether a product is one of these."""
-        family = (shape.n, shape.k, shape.dtype, shape.has_c)
-        return shape.m <= self.gemms.get(family, 0)
+        return shape.m <= self.gemms.get(astuple(shape)[1:], 0)
 
     def rows(self, counts: Iterable[int]) -> list[Product]:
         """Every product at every row count that it can have, sorted by family."""
@@ -73,13 +66,16 @@ class Products(Struct, frozen=True):
             (m, *family)
             for family, most in sorted(self.gemms.items())
             for m in ordered
-            if m <= most and family[2] in DTYPES
+            if m <= most and family[2] in DTYPES and not why_not(*family)
         ]
+
+    def unstorable(self) -> tuple[Refused, ...]:
+        """The products that no recording holds, at the most rows they have, and why."""
+        told = ((family, most, why_not(*family)) for family, most in sorted(self.gemms.items()))
+        return tuple(Refused(GemmShape(most, *family), why) for family, most, why in told if why)
 
     def shapes(self, counts: Iterable[int]) -> tuple[GemmShape, ...]:
         """As `rows`, as shapes."""
-        from vcc.engine.tune.shapes import GemmShape  # a boot does not pay for the import
-
         return tuple(GemmShape(*row) for row in self.rows(counts))
 
 
@@ -100,7 +96,7 @@ def line_of(limits: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> str:
     """A variant as text.
 
     Args:
-        limits: n, k, dtype, has_c, most rows, rows and columns of a tile, split of k.
+        limits: n, k, dtype, has_c, out, scales, most rows, rows and columns of a tile, split of k.
         kernels: cubin, function, threads, shared bytes of each.
     """
     names = (" ".join(map(str, kernel)) for kernel in kernels)
@@ -108,9 +104,13 @@ def line_of(limits: Sequence[Any], kernels: Iterable[Sequence[Any]]) -> str:
 
 
 def _told_line(told: Sequence[Any]) -> str:
-    n, k, dtype, flags, *others, kernels = told
-    limits = (n, k, DTYPE_NAMES[dtype], bool(flags), *others)
+    n, k, dtype, flags, out, scales, *others, kernels = told
+    limits = (n, k, *_told_types(dtype, flags, out, scales), *others)
     return line_of(limits, ((cubin, name, tuple(b), shared) for cubin, name, b, shared in kernels))
+
+
+def _told_types(dtype: int, flags: int, out: int, scales: int) -> tuple[str, bool, str, str]:
+    return DTYPE_NAMES[dtype], bool(flags), DTYPE_NAMES[out] if scales else "", SCALES[scales]
 
 
 def rows_of(sizes: Sequence[int], most: int) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
 """The indexes of the GEMM store: what stands on a shelf of `cache/shelf.py`, checked when read.
 
-products = {"kind": "products", "format": 2, "gpu": gpu, "cublaslt": version, "created": seconds,
+products = {"kind": "products", "format": 3, "gpu": gpu, "cublaslt": version, "created": seconds,
             "self_test": {"passed": bool, "products": count, "why": text},
             "bundle": [sha256, bytes], "tables": [sha256, xxh3, bytes],
             "cubins": [[sha256, xxh3, bytes]...],
-            "products": [[m, n, k, dtype, has_c, bytes, workspace, [cubin...]]...]}
-choices  = {"kind": "choices", "format": 1, "gpu": gpu, "cublaslt": version, "created": seconds,
+            "products": [[product, bytes, workspace, [cubin...]]...]}
+choices  = {"kind": "choices", "format": 2, "gpu": gpu, "cublaslt": version, "created": seconds,
             "variants": sha256 of the kernels that were measured,
-            "choices": [[m, n, k, dtype, has_c, route, stored ns or -1, variant ns or -1]...]}
+            "choices": [[product, route, stored ns or -1, variant ns or -1]...]}
+product  = m, n, k, dtype, has_c, out, scales          seven entries of the row
 gpu      = [name, sm, sm_count]
 bundle   = the node tables in the order of products, then the cubins
 
@@ -19,7 +20,7 @@ A boot reads this for hundreds of products, so rows stay tuples, and types are c
 import logging
 from functools import cache
 from itertools import accumulate, chain
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,9 +28,10 @@ from msgspec import Meta, Struct
 from vcc.cache.bundle import Part
 from vcc.cache.canonical import FormatError, check_text
 from vcc.cache.key import is_clean
+from vcc.engine.graphs.table.layout import FP8
 from vcc.engine.tune.gpu import Gpu
 
-FORMATS = {"products": 2, "choices": 1}
+FORMATS = {"products": 3, "choices": 2}
 _log = logging.getLogger(__name__)
 
 Sha256: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -38,7 +40,9 @@ Number: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 31)]
 Seconds: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 53)]
 Size: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 31)]
 Time: TypeAlias = Annotated[int, Meta(ge=-1, le=1 << 53)]
-Dtype: TypeAlias = Literal["float32", "float16", "bfloat16"]
+Dtype: TypeAlias = Literal["float32", "float16", "bfloat16", "float8_e4m3fn"]
+Out: TypeAlias = Literal["", "float32", "float16", "bfloat16"]
+Scales: TypeAlias = Literal["", "tensor", "rows"]
 Route: TypeAlias = Literal["cublaslt", "triton"]
 
 DTYPES = get_args(Dtype)
@@ -46,13 +50,18 @@ DTYPES = get_args(Dtype)
 
 STORED, VARIANT = "cublaslt", "triton"
 
-Product: TypeAlias = tuple[int, int, int, str, bool]
-"""m, n, k, dtype, has_c: a `shapes.GemmShape` as it stands in a row."""
+Product: TypeAlias = tuple[int, int, int, str, bool, str, str]
+"""m, n, k, dtype, has_c, out, scales: a `shapes.GemmShape` as it stands in a row."""
 
-ProductRow: TypeAlias = tuple[Size, Size, Size, Dtype, bool, Number, Number, tuple[Number, ...]]
+PRODUCT: Final = 7
+"""Entries of a row that say which product it is about."""
+
+ProductRow: TypeAlias = tuple[
+    Size, Size, Size, Dtype, bool, Out, Scales, Number, Number, tuple[Number, ...]
+]
 """A product, bytes of its node table, bytes of workspace, the cubins it needs."""
 
-ChoiceRow: TypeAlias = tuple[Size, Size, Size, Dtype, bool, Route, Time, Time]
+ChoiceRow: TypeAlias = tuple[Size, Size, Size, Dtype, bool, Out, Scales, Route, Time, Time]
 """A product, the faster way, nanoseconds of both."""
 
 
@@ -81,7 +90,7 @@ class Products(Struct, frozen=True, tag_field="kind", tag="products", forbid_unk
     tables: tuple[Sha256, Xxh3, Number]
     cubins: tuple[tuple[Sha256, Xxh3, Number], ...]
     products: tuple[ProductRow, ...]
-    format: Literal[2] = 2
+    format: Literal[3] = 3
 
     def check(self) -> None:
         """What types do not say.
@@ -89,17 +98,19 @@ class Products(Struct, frozen=True, tag_field="kind", tag="products", forbid_unk
         Raises:
             ValueError: a part lies outside the bundle, or a cubin does not exist.
         """
-        if sum(row[5] for row in self.products) != self.tables[2]:
+        if any(_is_odd(row) for row in self.products):
+            raise ValueError("a product has fp8 without scales, or scales without fp8")
+        if sum(row[7] for row in self.products) != self.tables[2]:
             raise ValueError("node tables lie outside their part")
         if self.tables[2] + sum(cubin[2] for cubin in self.cubins) != self.bundle[1]:
             raise ValueError("parts are not the whole bundle")
-        used = chain.from_iterable(row[7] for row in self.products)
+        used = chain.from_iterable(row[9] for row in self.products)
         if max(used, default=-1) >= len(self.cubins):
             raise ValueError("a product needs a cubin that is not there")
 
     def table_starts(self) -> list[int]:
         """Where each product's node table begins in the part of tables."""
-        return [0, *accumulate(row[5] for row in self.products)]
+        return [0, *accumulate(row[7] for row in self.products)]
 
     def parts(self) -> tuple[Part, ...]:
         """The part of all tables, and then each cubin's."""
@@ -119,10 +130,16 @@ class Choices(Struct, frozen=True, tag_field="kind", tag="choices", forbid_unkno
     created: Seconds
     variants: Sha256
     choices: tuple[ChoiceRow, ...]
-    format: Literal[1] = 1
+    format: Literal[2] = 2
 
     def check(self) -> None:
-        """Nothing: types say it all."""
+        """As that of `Products`."""
+        if any(_is_odd(row) for row in self.choices):
+            raise ValueError("a product has fp8 without scales, or scales without fp8")
+
+
+def _is_odd(row: ProductRow | ChoiceRow) -> bool:
+    return not (row[3] == FP8) == bool(row[5]) == bool(row[6])
 
 
 class _Head(Struct):

@@ -15,17 +15,24 @@ from vcc.engine.graphs.recorder.calls import Cubins, record_product, workspace_b
 from vcc.engine.graphs.recorder.draft import Draft
 from vcc.engine.graphs.recorder.merge import merge
 from vcc.engine.graphs.recorder.places import Move
+from vcc.engine.graphs.table.bounds import scale_bytes
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind
 from vcc.engine.tune.shapes import GemmShape, Refused
 from vcc.engine.tune.store import GemmEntry
 
-A, W, C, D, WORKSPACE = range(5)
+A, W, C, D, WORKSPACE, A_SCALE, W_SCALE = range(7)
 """Indices of OPERAND regions."""
 
-FIRST = (0x1357_9B24_6100, 0x2468_ACE0_3500, 0x31F3_5D17_9B00, 0x4C0F_EE51_7300, 0x5B1D_2A97_C500)
-SECOND = (0x16A9_D3C5_2F00, 0x2B97_4E83_6D00, 0x3805_91EB_4700, 0x4563_F02D_B900, 0x52C1_7B6F_1D00)
+FIRST = (
+    *(0x1357_9B24_6100, 0x2468_ACE0_3500, 0x31F3_5D17_9B00, 0x4C0F_EE51_7300),
+    *(0x5B1D_2A97_C500, 0x61D7_4C3B_8F00, 0x6E59_B18D_2700),
+)
+SECOND = (
+    *(0x16A9_D3C5_2F00, 0x2B97_4E83_6D00, 0x3805_91EB_4700, 0x4563_F02D_B900),
+    *(0x52C1_7B6F_1D00, 0x64FB_2E95_A300, 0x6973_D84F_5B00),
+)
 """Invented addresses: odd multiples of 256 that no small number or size looks like."""
 
 SEGMENT = "gemm"
@@ -94,12 +101,13 @@ def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int
     return table, (merged.pointers, merged.noise)
 
 
-def operand_sizes(shape: GemmShape, workspace: int) -> tuple[int, int, int, int, int]:
-    """Bytes of a, w, c, d and the workspace; 0 for what a product does not have."""
-    width = DTYPES[shape.dtype]
-    result = shape.m * shape.n * width
-    c = result if shape.has_c else 0
-    return shape.m * shape.k * width, shape.n * shape.k * width, c, result, workspace
+def operand_sizes(shape: GemmShape, workspace: int) -> tuple[int, ...]:
+    """Bytes of each operand, by its index; 0 for what a product does not have."""
+    m, n, k, width = shape.m, shape.n, shape.k, DTYPES[shape.dtype]
+    row = n * DTYPES[shape.out or shape.dtype]
+    c = (row if shape.scales else m * row) if shape.has_c else 0
+    scales = scale_bytes(shape.scales, m, n, k) or (0, 0)
+    return m * k * width, n * k * width, c, m * row, workspace, *scales
 
 
 def _workspace(table: NodeTable) -> int:

@@ -15,6 +15,7 @@ from vcc.cache.errors import IntegrityError, MissingArtifact
 from vcc.cache.shelf import Shelf
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import (
+    PRODUCT,
     ChoiceRow,
     Choices,
     Product,
@@ -84,8 +85,8 @@ class Recordings:
         found: dict[Product, list[Source]] = {}
         for index in self.products:
             for number, row in enumerate(index.products):
-                if wanted is None or row[:5] in wanted:
-                    found.setdefault(row[:5], []).append((index, number))
+                if wanted is None or row[:PRODUCT] in wanted:
+                    found.setdefault(row[:PRODUCT], []).append((index, number))
         return found
 
     def measured(self, variants: str) -> dict[Product, tuple[Choices, ChoiceRow]]:
@@ -94,7 +95,8 @@ class Recordings:
         A product that had no stored nodes when it was timed says nothing about those of today.
         """
         fit = (index for index in self.choices if index.variants == variants)
-        return {row[:5]: (index, row) for index in fit for row in index.choices if row[6] >= 0}
+        rows = ((index, row) for index in fit for row in index.choices)
+        return {row[:PRODUCT]: (index, row) for index, row in rows if row[8] >= 0}
 
     @contextmanager
     def opened(self, index: Products) -> Iterator[Recording]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from vcc.engine.graphs.recorder.calls import run_product, workspace_bytes
 from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, fill, read, write
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.tune.index import SelfTest
+from vcc.engine.tune.operands import Bits, exact_part, operands_of
 from vcc.engine.tune.record import D, operand_sizes
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmEntry
@@ -26,9 +26,6 @@ MOST = 24
 
 LARGEST = 1 << 29
 """Bytes of operands of a product that is tried at most."""
-
-PART = 1_000_003
-"""Random values that are made; more are the same again."""
 
 
 def self_test(entries: Sequence[GemmEntry]) -> SelfTest:
@@ -58,40 +55,25 @@ def chosen(entries: Sequence[GemmEntry]) -> list[GemmEntry]:
     return list({id(entry): entry for entry in (*first.values(), *small[::step])}.values())
 
 
-def operands_of(shape: GemmShape, seed: int = 0) -> list[np.ndarray[Any, Any]]:
-    """Random values of a, w and c as raw bits, uint16 or uint32, around the size of one."""
-    counts = (shape.m * shape.k, shape.n * shape.k, shape.m * shape.n * shape.has_c)
-    return [random_bits(count, shape.dtype, 3 * seed + i) for i, count in enumerate(counts)]
-
-
-def random_bits(count: int, dtype: str, seed: int) -> np.ndarray[Any, Any]:
-    """Normal values as raw bits; a long array repeats a part whose length no size divides."""
-    values = np.random.default_rng(seed).standard_normal(min(count, PART), np.float32)
-    return np.resize(_bits(values, dtype), count)
-
-
-def _bits(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
-    if dtype == "float32":
-        return values.view(np.uint32)
-    if dtype == "float16":
-        return values.astype(np.float16).view(np.uint16)
-    return (values.view(np.uint32) >> 16).astype(np.uint16)
-
-
 def _difference(entry: GemmEntry) -> str:
-    """What differs between the stored nodes and the library; empty when nothing does."""
+    """What differs between the stored nodes and the library; empty when nothing does.
+
+    A scaled product is held against arithmetic too, of which its values leave no doubt.
+    """
     shape, table = entry.shape, decode(entry.table)
     sizes = operand_sizes(shape, workspace_bytes(shape))
+    given = operands_of(shape)
     with ExitStack() as stack:
         addresses = [
             stack.enter_context(DeviceBytes(size)).address if size else 0 for size in sizes
         ]
-        for address, data in zip(addresses[:D], operands_of(shape), strict=True):
-            if address:
-                write(address, data)
+        for index, data in given.items():
+            write(addresses[index], data)
         fill(addresses[D], 0xEE, sizes[D])
         run_product(shape, addresses)
         expected = read(addresses[D], sizes[D])
+        if shape.scales and (wrong := inexact(shape, given, expected)):
+            return wrong
         fill(addresses[D], 0xEE, sizes[D])
         replay = Replay(Functions(entry.cubins))
         try:
@@ -103,3 +85,19 @@ def _difference(entry: GemmEntry) -> str:
             replay.close()
         differing = int((read(addresses[D], sizes[D]) != expected).sum())
     return f"{differing} of {sizes[D]} bytes differ" if differing else ""
+
+
+def inexact(shape: GemmShape, given: dict[int, Bits], result: Bits) -> str:
+    """Where a scaled product is not what arithmetic gives; empty where it is.
+
+    Args:
+        shape: the product.
+        given: of `operands_of`.
+        result: bytes of d.
+    """
+    rows, columns, wanted = exact_part(shape, given)
+    found = result.view(wanted.dtype).reshape(shape.m, shape.n)[np.ix_(rows, columns)]
+    wrong = int((found != wanted).sum())
+    if not wrong:
+        return ""
+    return f"{wrong} of {wanted.size} exact results are others, with scales: {shape.scales}"

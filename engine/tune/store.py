@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from vcc.cache.settings import cache_root
 from vcc.cache.shelf import Shelf
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import (
+    PRODUCT,
     ChoiceRow,
     Choices,
     Product,
@@ -187,8 +188,8 @@ def _entry(reader: Reader, product: Product, sources: Sequence[Source]) -> GemmE
     return None
 
 
-def _product(shape: GemmShape) -> tuple[int, int, int, Any, bool]:
-    return shape.m, shape.n, shape.k, shape.dtype, shape.has_c
+def _product(shape: GemmShape) -> tuple[int, int, int, Any, bool, Any, Any]:
+    return astuple(shape)
 
 
 def choices(store: GemmStore, artifact: Loaded) -> tuple[GemmChoice, ...]:
@@ -215,6 +216,6 @@ def choices(store: GemmStore, artifact: Loaded) -> tuple[GemmChoice, ...]:
 
 
 def _choice(index: Choices, row: ChoiceRow) -> GemmChoice:
-    shape, route = GemmShape(*row[:5]), row[5]
-    stored, variant = (None if ns < 0 else ns / 1e3 for ns in row[6:])
+    shape, (route, *times) = GemmShape(*row[:PRODUCT]), row[PRODUCT:]
+    stored, variant = (None if ns < 0 else ns / 1e3 for ns in times)
     return GemmChoice(index.gpu[0], index.cublaslt, shape, route, stored, variant)

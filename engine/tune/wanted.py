@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.table.decode import decode
-from vcc.engine.graphs.table.types import NONE, Gemm, NodeTable, Variant
-from vcc.engine.tune.families import Family, Products, digest_of, line_of, most_of
+from vcc.engine.graphs.table.types import NONE, Family, Gemm, NodeTable, Variant
+from vcc.engine.tune.families import Products, digest_of, line_of, most_of
 
 STEP = "table/step"
 
@@ -34,9 +34,7 @@ def products_of_tables(tables: Sequence[NodeTable]) -> Products:
 
 def _gemms(table: NodeTable) -> dict[Family, int]:
     highs = {symbol.name: symbol.high for symbol in table.symbols}
-    families = ((one.n, one.k, one.dtype, one.has_c) for one in table.gemms)
-    rows = (most_rows(one, highs) for one in table.gemms)
-    return most_of(zip(families, rows, strict=True))
+    return most_of((one.family, most_rows(one, highs)) for one in table.gemms)
 
 
 def most_rows(gemm: Gemm, highs: dict[str, int]) -> int:
@@ -54,8 +52,16 @@ def variants_digest(tables: Sequence[NodeTable]) -> str:
 def _line(table: NodeTable, variant: Variant) -> str:
     kernels = (variant.kernel, variant.reduce_kernel)
     used = [table.kernels[index] for index in kernels if index != NONE]
-    limits = (variant.n, variant.k, variant.dtype, variant.has_c, variant.max_rows)
+    types = (variant.dtype, variant.has_c, variant.out, variant.scales)
     return line_of(
-        (*limits, variant.tile_rows, variant.tile_n, variant.split_k),
+        (
+            variant.n,
+            variant.k,
+            *types,
+            variant.max_rows,
+            variant.tile_rows,
+            variant.tile_n,
+            variant.split_k,
+        ),
         ((one.cubin, one.function, one.block, one.shared) for one in used),
     )

@@ -43,9 +43,17 @@ def test_launches_are_counted_by_kernel(vcc, stored):
     found = vcc("inspect", "graph", stored.artifact[:8], "--json").json["tables"]["table/step"]
     launches = {one["function"]: one["launches"] for one in found["kernels"]}
     assert launches == {"kernel": 1, "gemm": 0, "reduce": 0}
-    (plain, adding) = found["gemms"]
+    plain, adding, scaled, by_row = found["gemms"]
     assert (plain["rows"], plain["n"], plain["k"], plain["adds"]) == (1, 64, 64, False)
     assert adding["route"] == "gemm, tile 64x64"
+    assert (scaled["scales"], scaled["out"], scaled["route"]) == (
+        *("tensor", "float16", "no Triton kernel"),
+    )
+    assert (by_row["scales"], by_row["route"]) == ("rows", "gemm, tile 64x64")
+    assert plain["scales"] == plain["out"] == ""
+    text = vcc("inspect", "graph", stored.artifact[:8], "--nodes").out
+    assert "float8_e4m3fn by rows into bfloat16" in text
+    assert "[rows, 64] x [64, 64] + c, fp8 by rows" in text
 
 
 def test_every_node_is_listed_when_asked(vcc, stored):
@@ -61,7 +69,7 @@ def test_dot_is_a_graph_with_a_frame_a_segment(vcc, stored, tmp_path):
     assert text.startswith("digraph step {")
     assert text.count("subgraph cluster_") == 4
     assert 'label="op vcc::paged_attention"' in text
-    assert text.count(" -> ") == 5
+    assert text.count(" -> ") == 7
     assert text.count("{") == text.count("}")
     assert vcc("inspect", "graph", "demo", "--dot", "-").out == text + "\n"
     assert vcc("inspect", "graph", "demo", "--dot", "-", "--json").code == Exit.USAGE
@@ -162,7 +170,7 @@ def test_artifact_shows_gpu_code_regions_and_measured_products(vcc, stored, monk
     assert "matrix products" not in vcc("inspect", "artifact", "demo").out
     monkeypatch.setattr(tuning, "choices", lambda store, loaded: (choice,))
     text = vcc("inspect", "artifact", "demo").out
-    for part in ("3 in 2 cubins", "1 empty, 2 gemm", "graph sizes  1, 2, 4", "a block", "12.8"):
+    for part in ("3 in 2 cubins", "1 empty, 4 gemm", "graph sizes  1, 2, 4", "a block", "12.8"):
         assert part in text
     rows = [line.split() for line in text.splitlines()]
     assert ["NVIDIA", "H200", "1", "64", "64", "bfloat16", "triton", "-", "3.2"] in rows

@@ -19,8 +19,8 @@ from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, fi
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.tune.command import this_gpu
 from vcc.engine.tune.job import Job
+from vcc.engine.tune.operands import operands_of
 from vcc.engine.tune.record import D, operand_sizes
-from vcc.engine.tune.self_test import operands_of
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmEntry, GemmStore
 
@@ -29,9 +29,8 @@ def placed(stack: ExitStack, shape: GemmShape, workspace: int) -> list[int]:
     """Operands on the device, the same values for the same shape; the result is poisoned."""
     sizes = operand_sizes(shape, workspace)
     at = [stack.enter_context(DeviceBytes(size)).address if size else 0 for size in sizes]
-    for address, data in zip(at[:D], operands_of(shape, seed=shape.m), strict=True):
-        if address:
-            write(address, data)
+    for index, data in operands_of(shape, seed=shape.m).items():
+        write(at[index], data)
     fill(at[D], 0xEE, sizes[D])
     return at
 

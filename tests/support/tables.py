@@ -70,6 +70,7 @@ def fixed_nodes() -> tuple[Node, ...]:
         pointer(16, WEIGHTS, 0, READ),
         pointer(24, IO, ["*", "T", 512], WRITE),
     )
+    scales = (pointer(32, WORKSPACE, 65536, READ), pointer(40, WEIGHTS, 0, READ))
     numbers = ((ParamKind.I32, 8, 255), (ParamKind.I32, 12, 4), (ParamKind.I64, 16, "T"))
     numbers += ((ParamKind.I64, 24, 2), (ParamKind.I64, 32, ["*", "T", 8]))
     fill = tuple(Param(kind, 0, offset, NONE, value) for kind, offset, value in numbers)
@@ -77,6 +78,8 @@ def fixed_nodes() -> tuple[Node, ...]:
     return (
         Node(NodeKind.GEMM, target=0, params=(gemm[0], gemm[1], gemm[3])),
         Node(NodeKind.GEMM, target=1, params=gemm),
+        Node(NodeKind.GEMM, target=2, params=(*gemm, *scales)),
+        Node(NodeKind.GEMM, target=3, params=(gemm[0], gemm[1], gemm[3], *scales)),
         Node(NodeKind.MEMSET, params=(pointer(0, WORKSPACE, 0, WRITE), *fill)),
         Node(NodeKind.MEMCPY, params=(*copy, Param(ParamKind.I64, 0, 16, NONE, ["*", "T", 4]))),
         Node(NodeKind.EMPTY),
@@ -115,14 +118,20 @@ def every_kind() -> NodeTable:
             kernel(48, "reduce"),
         ),
         nodes=(*launches(), *fixed_nodes()),
-        gemms=(Gemm("T", 64, 64, "bfloat16"), Gemm("B", 64, 64, "bfloat16", True)),
+        gemms=(
+            Gemm("T", 64, 64, "bfloat16"),
+            Gemm("B", 64, 64, "bfloat16", True),
+            Gemm("T", 64, 64, "float8_e4m3fn", True, "bfloat16", "rows"),
+            Gemm("T", 64, 64, "float8_e4m3fn", False, "float16", "tensor"),
+        ),
         variants=(
             Variant(64, 64, "bfloat16", 1, 16, 64, split_k=4, max_rows=16, reduce_kernel=2),
             Variant(64, 0, "bfloat16", 1, 64, 64, has_c=True),
+            Variant(64, 64, "float8_e4m3fn", 1, 64, 64, has_c=True, out="bfloat16", scales="rows"),
         ),
         segments=(
             Segment(SegmentKind.ADVANCE, "advance", 1),
-            Segment(SegmentKind.PIECE, "0123456789abcdef", 4),
+            Segment(SegmentKind.PIECE, "0123456789abcdef", 6),
             Segment(SegmentKind.OP, "vcc::paged_attention", 1),
             Segment(SegmentKind.SAMPLE, "sample", 1),
         ),

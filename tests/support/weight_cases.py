@@ -15,7 +15,9 @@ from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.expressions import (
     Binding,
     Cat,
+    Flat,
     FromTensor,
+    Repeat,
     Rows,
     Stack,
     Tied,
@@ -41,6 +43,8 @@ BINDINGS: Mapping[str, Binding] = {
     "vectors": Transpose(Stack((T("bias_a"), T("bias_b")))),
     "joined": Cat((T("three"), T("three"))),
     "scalar": T("scalar"),
+    "repeated": Cat((Repeat(Flat(T("scalar")), 70), Repeat(Rows(T("bias_a"), 2, 3), 4))),
+    "part_of_repeated": Rows(Repeat(Flat(T("scalar")), 9), 2, 7),
     "wide": T("wide"),
     "half_precision": T("half"),
     "head": Tied("embed"),

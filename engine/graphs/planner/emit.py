@@ -12,7 +12,10 @@ from vcc.engine.graphs.planner.arithmetic import add, checked, largest
 from vcc.engine.graphs.planner.flat import FlatLaunch, FlatNode, FlatProduct, Pointer
 from vcc.engine.graphs.planner.kernels import Key
 from vcc.engine.graphs.planner.memory import Memory
+from vcc.engine.graphs.planner.scaled import variants_of
 from vcc.engine.graphs.table.types import (
+    NONE,
+    Family,
     Gemm,
     Kernel,
     Node,
@@ -38,7 +41,7 @@ FLOATS: Mapping[ParamKind, tuple[str, str]] = {
 }
 MOST: Mapping[ParamKind, int] = {ParamKind.I32: 2**31 - 1, ParamKind.I64: 2**63 - 1}
 MOST_GRID = (2**31 - 1, 65535, 65535)
-OPERANDS: Mapping[str, int] = {"a": 0, "w": 8, "c": 16, "d": 24}
+OPERANDS: Mapping[str, int] = {"a": 0, "w": 8, "c": 16, "d": 24, "a_scale": 32, "w_scale": 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Emitter:
         self.cubins: dict[str, CompiledKernel] = {}
         self.gemms: dict[tuple[object, ...], int] = {}
         self._products: list[Gemm] = []
+        self._scaled: dict[Family, CompiledKernel] = {}
 
     @property
     def products(self) -> tuple[Gemm, ...]:
@@ -82,7 +86,8 @@ class Emitter:
     def node(self, node: FlatNode) -> Node:
         """The table's node."""
         if isinstance(node, FlatProduct):
-            return self._product(node)
+            own = self._other_kernel(node)
+            return self._product(node) if own is None else self.node(own)
         kernel = self._resolved(node.kernel)
         self._check_grid(node, kernel)
         params = tuple(
@@ -105,7 +110,7 @@ class Emitter:
 
     def variant(self, one: GemmVariant, n: int, k: int) -> Variant:
         """A table's variant; n and k stand for what a variant leaves open."""
-        reduce = {} if one.reduce is None else {"reduce_kernel": self._spec(one.reduce)}
+        reduce = NONE if one.reduce is None else self._spec(one.reduce)
         return Variant(
             n=n,
             k=k,
@@ -116,7 +121,7 @@ class Emitter:
             split_k=one.split_k,
             max_rows=one.max_rows,
             has_c=one.has_c,
-            **reduce,
+            reduce_kernel=reduce,
         )
 
     def _spec(self, spec: KernelSpec) -> int:
@@ -125,12 +130,27 @@ class Emitter:
     def _resolved(self, kernel: CompiledKernel | KernelSpec) -> CompiledKernel:
         return self._compiled[kernel.key()] if isinstance(kernel, KernelSpec) else kernel
 
+    def scaled(self) -> tuple[Variant, ...]:
+        """The variants of scaled products."""
+        return tuple(
+            variant
+            for family, kernel in self._scaled.items()
+            for variant in variants_of(kernel, self.kernel(kernel), family)
+        )
+
+    def _other_kernel(self, node: FlatProduct) -> FlatLaunch | None:
+        """A scaled product whose kernel is another than that of its equals stays a launch."""
+        if node.launch is None:
+            return None
+        kernel = self._resolved(node.launch.kernel)
+        first = self._scaled.setdefault(node.family, kernel)
+        return None if first.digest == kernel.digest else node.launch
+
     def _product(self, node: FlatProduct) -> Node:
-        has_c = "c" in node.operands
-        key = (repr(node.m), node.n, node.k, node.dtype, has_c)
+        key = (repr(node.m), *node.family)
         if key not in self.gemms:
             self.gemms[key] = len(self._products)
-            self._products.append(Gemm(node.m, node.n, node.k, node.dtype, has_c))
+            self._products.append(Gemm(node.m, *node.family))
         params = tuple(self._places.pointer(p, OPERANDS[n]) for n, p in node.operands.items())
         return Node(NodeKind.GEMM, target=self.gemms[key], params=params)
 
@@ -172,10 +192,11 @@ def variants_for(
 ) -> tuple[Variant, ...]:
     """The table's variants: for each shape those that compute it, in order."""
     found: list[Variant] = []
-    for n, k, dtype, has_c in dict.fromkeys((g.n, g.k, g.dtype, g.has_c) for g in gemms):
+    plain = (g for g in gemms if not g.scales)
+    for n, k, dtype, has_c in dict.fromkeys((g.n, g.k, g.dtype, g.has_c) for g in plain):
         for one in variants:
             if one.dtype == dtype and one.matches(n, k, has_c, 0):
                 found.append(emitter.variant(one, n, k))
                 if one.max_rows == 0:
                     break
-    return tuple(found)
+    return (*found, *emitter.scaled())

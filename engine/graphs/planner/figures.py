@@ -30,6 +30,7 @@ def figures(table: NodeTable, data: bytes) -> dict[str, Any]:
         "cubin_bytes": sum(size for _, size in table.cubins),
         "gemms": [
             {"m": text(one.m), "n": one.n, "k": one.k, "dtype": one.dtype, "addend": one.has_c}
+            | ({"out": one.out, "scales": one.scales} if one.scales else {})
             for one in table.gemms
         ],
         "regions": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
@@ -21,7 +21,7 @@ from vcc.engine.graphs.planner.pieces import is_plain
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, PlannedPiece, Product
 from vcc.engine.graphs.program import Call
-from vcc.engine.graphs.table.types import READ, WRITE, RegionKind, SegmentKind, When
+from vcc.engine.graphs.table.types import READ, WRITE, Family, RegionKind, SegmentKind, When
 from vcc.engine.ops.triton.specs import KernelSpec
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 from vcc.engine.types import Piece
@@ -50,13 +50,24 @@ class FlatLaunch:
 
 @dataclass(frozen=True, slots=True)
 class FlatProduct:
-    """A matrix product; `operands` are a, w, c where there is one, and d."""
+    """A matrix product; `operands` are a, w, c where there is one, d, and a_scale and w_scale.
+
+    `out` and `scales` are those of `table.types.Gemm`; a scaled one can be computed by `launch`.
+    """
 
     m: Expr
     n: int
     k: int
     dtype: str
     operands: Mapping[str, Pointer]
+    out: str = ""
+    scales: str = ""
+    launch: FlatLaunch | None = None
+
+    @property
+    def family(self) -> Family:
+        """What it is apart from its rows."""
+        return self.n, self.k, self.dtype, "c" in self.operands, self.out, self.scales
 
 
 FlatNode = FlatLaunch | FlatProduct
@@ -212,8 +223,12 @@ def _number(value: Expr, sizes: Mapping[str, Expr]) -> Expr | float:
 def _bound(
     work: Launch | Product, known: Mapping[str, Located], sizes: Mapping[str, Expr]
 ) -> FlatNode:
-    if isinstance(work, Product):
-        return _product(work, known, sizes)
+    return (
+        _product(work, known, sizes) if isinstance(work, Product) else _launch(work, known, sizes)
+    )
+
+
+def _launch(work: Launch, known: Mapping[str, Located], sizes: Mapping[str, Expr]) -> FlatLaunch:
     arguments: dict[str, Pointer | Expr | float] = {}
     for name, value in work.arguments.items():
         if name in work.access:
@@ -236,8 +251,15 @@ def _when(kernel: CompiledKernel | KernelSpec) -> When:
 
 def _product(work: Product, known: Mapping[str, Located], sizes: Mapping[str, Expr]) -> FlatProduct:
     names = {"a": work.a, "w": work.w, **({"c": work.c} if work.c else {}), "d": work.d}
+    scaling = work.scaling
+    if scaling is not None:
+        names |= {"a_scale": scaling.a_scale, "w_scale": scaling.w_scale}
     operands = {
         key: Pointer(known[name].memory, checked(known[name].offset), WRITE if key == "d" else READ)
         for key, name in names.items()
     }
-    return FlatProduct(checked(rebuilt(work.m, sizes)), work.n, work.k, work.dtype, operands)
+    made = FlatProduct(checked(rebuilt(work.m, sizes)), work.n, work.k, work.dtype, operands)
+    if scaling is None:
+        return made
+    launch = _launch(scaling.launch, known, sizes)
+    return replace(made, out=scaling.out, scales=scaling.scales, launch=launch)

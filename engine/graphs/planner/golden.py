@@ -204,9 +204,7 @@ def _variants(
     """The step's kernels that compute these products at their rows, added to `kernels`."""
     found: dict[Variant, None] = {}
     for one in products:
-        shape = (one.n, one.k, one.dtype, one.has_c)
-        own = (v for v in step.variants if (v.n, v.k, v.dtype, v.has_c) == shape)
-        fits = next((v for v in own if v.max_rows == 0 or _rows(one) <= v.max_rows), None)
+        fits = next((v for v in step.variants if v.fits(one.family, _rows(one))), None)
         if fits is not None:
             found[fits] = None
     return tuple(

@@ -144,7 +144,7 @@ def _move_outputs(flat: Flat, outputs: Sequence[str]) -> None:
 
 def _variants(products: Sequence[FlatProduct], facts: Facts) -> tuple[GemmVariant, ...]:
     shapes: dict[str, list[tuple[int, int, bool]]] = {}
-    for node in products:
+    for node in (one for one in products if not one.scales):
         shapes.setdefault(node.dtype, []).append((node.n, node.k, "c" in node.operands))
     found = [gemm_variants(dtype, facts.profile, known) for dtype, known in shapes.items()]
     return tuple(variant for some in found for variant in some)
@@ -204,7 +204,7 @@ def _partials(flat: Flat, variants: Sequence[GemmVariant], step: Step) -> int:
 
 
 def _scratch(node: FlatNode, variants: Sequence[GemmVariant], highs: Mapping[str, int]) -> int:
-    if not isinstance(node, FlatProduct):
+    if not isinstance(node, FlatProduct) or node.scales:
         return 0
     own = [variant for variant in variants if variant.dtype == node.dtype]
     return gemm_scratch(own, node.n, node.k, "c" in node.operands, largest(node.m, highs))

@@ -16,6 +16,7 @@ from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import BUILDERS, add, checked, dense, is_dense
 from vcc.engine.graphs.planner.own_ops import own_call, own_launch, own_op
 from vcc.engine.graphs.planner.refusal import refused
+from vcc.engine.graphs.planner.scaled import as_product
 from vcc.engine.graphs.planner.types import Geometry, Launch, Placed, PlannedPiece, Product, Work
 from vcc.engine.torch_shim.fx_wrapper import FxPiece, launch
 from vcc.engine.types import Piece
@@ -200,7 +201,8 @@ class _Reader:
             if kind.startswith("*"):
                 access[name] = _access(name, written)
         x, y, z = (checked(size) for size in self.exprs(grid))
-        self.work.append(Launch(kernel, (x, y, z), bound, access))
+        made = Launch(kernel, (x, y, z), bound, access)
+        self.work.append(as_product(made) or made)
 
     def _argument(self, value: Any, kind: str, function: str) -> Any:
         if kind.startswith("*"):

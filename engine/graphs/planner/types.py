@@ -44,8 +44,29 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaling:
+    """What makes a product one of fp8 values.
+
+    Attributes:
+        out: dtype of d, and of c, which is [n].
+        scales: which there are, of `table.layout.SCALES`.
+        a_scale, w_scale: tensors by name.
+        launch: the kernel that computes the product, whoever else does.
+    """
+
+    out: str
+    scales: str
+    a_scale: str
+    w_scale: str
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
-    """d [m, n] = a [m, k] @ w [n, k]^T (+ c [m, n]); tensors by name, all of one dtype."""
+    """d [m, n] = a [m, k] @ w [n, k]^T (+ c [m, n]); tensors by name, all of one dtype.
+
+    Where there are scales, a and w are multiplied with them.
+    """
 
     a: str
     w: str
@@ -55,6 +76,7 @@ class Product:
     n: int
     k: int
     dtype: str
+    scaling: Scaling | None = None
 
 
 Work = Launch | Product

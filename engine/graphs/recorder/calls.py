@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from vcc.cache.digest import Digest
 from vcc.engine.config.environment import read_environment
 from vcc.engine.graphs.recorder.draft import Draft, read_draft
-from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES
 from vcc.engine.native import functions
 from vcc.engine.tune.libraries import CUBLASLT, CUPTI, candidates
 from vcc.engine.tune.shapes import GemmShape
@@ -28,9 +28,9 @@ _native = functions(
         "vcc_recorder_cubin": "u64 buffer u64",
         "vcc_recorder_graph": "ptr -> str",
         "vcc_lt_open": "str -> u64 str",
-        "vcc_lt_workspace": "u32 u32 u32 u32 u32 -> u64",
-        "vcc_lt_record": "u32 u32 u32 u32 u32 bytes u32 -> str",
-        "vcc_lt_run": "u32 u32 u32 u32 u32 bytes",
+        "vcc_lt_workspace": "bytes -> u64",
+        "vcc_lt_record": "bytes bytes u32 -> str",
+        "vcc_lt_run": "bytes bytes",
         "vcc_pool_reserve": "u64 u64 -> u64",
         "vcc_pool_open": "u32 i32 u64 u64",
         "vcc_pool_used": "u32 -> u64",
@@ -128,7 +128,7 @@ def open_cublaslt(paths: Sequence[str] | None = None) -> tuple[int, str]:
 
 def workspace_bytes(shape: GemmShape) -> int:
     """Bytes of workspace that cuBLASLt's choice for a product needs."""
-    return int(_native.vcc_lt_workspace(*_numbers(shape)))
+    return int(_native.vcc_lt_workspace(_numbers(shape)))
 
 
 def record_product(shape: GemmShape, operands: Sequence[int], turn: int, cubins: Cubins) -> Draft:
@@ -136,17 +136,17 @@ def record_product(shape: GemmShape, operands: Sequence[int], turn: int, cubins:
 
     Args:
         shape: the product.
-        operands: addresses of a, w, c, d and the workspace; nothing needs to lie there.
+        operands: addresses by the index of an OPERAND region; nothing needs to lie there.
         turn: 0 to 2; stack, and bytes of dead memory, differ from turn to turn.
         cubins: filled with the code.
     """
-    text = _native.vcc_lt_record(*_numbers(shape), _packed(operands), turn)
+    text = _native.vcc_lt_record(_numbers(shape), _packed(operands), turn)
     return read_draft(text, cubins.digest)
 
 
 def run_product(shape: GemmShape, operands: Sequence[int]) -> None:
     """Compute a product by cuBLASLt itself, and wait."""
-    _native.vcc_lt_run(*_numbers(shape), _packed(operands))
+    _native.vcc_lt_run(_numbers(shape), _packed(operands))
 
 
 def reserve(wanted: int, size: int) -> int:
@@ -170,9 +170,12 @@ def pool_used(index: int) -> int:
     return int(_native.vcc_pool_used(index))
 
 
-def _numbers(shape: GemmShape) -> tuple[int, int, int, int, int]:
-    return shape.m, shape.n, shape.k, DTYPE_NAMES.index(shape.dtype), int(shape.has_c)
+def _numbers(shape: GemmShape) -> bytes:
+    """`Product` of csrc/recorder/lt.h."""
+    out = DTYPE_NAMES.index(shape.out) if shape.scales else 0
+    types = (DTYPE_NAMES.index(shape.dtype), shape.has_c, out, SCALES.index(shape.scales))
+    return struct.pack("<7I", shape.m, shape.n, shape.k, *types)
 
 
 def _packed(operands: Sequence[int]) -> bytes:
-    return struct.pack("<5Q", *operands)
+    return struct.pack("<7Q", *operands)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from vcc.engine.graphs.table.frame import refuse
-from vcc.engine.graphs.table.layout import DTYPE_NAMES, DTYPES, MOST_INT, Section
+from vcc.engine.graphs.table.layout import (
+    DTYPE_NAMES,
+    DTYPES,
+    MOST_INT,
+    SCALE_BLOCK,
+    SCALES,
+    Section,
+)
 from vcc.engine.graphs.table.types import NodeKind, ParamKind
 from vcc.engine.graphs.table.view import Record, View
 
@@ -59,10 +66,25 @@ def _check_node(view: View, index: int, node: Record, sizes: Sequence[int], valu
 
 
 def _gemm(view: View, node: Record, params: Sequence[Record], values: Values) -> list[int]:
-    rows, n, k, dtype, adds, _ = view.records(Section.GEMMS)[node[3]]
+    rows, n, k, dtype, adds, out, scales = view.records(Section.GEMMS)[node[3]]
     m, item = values[rows], ITEM_SIZES[dtype]
-    out = m * n * item
-    return [m * k * item, n * k * item, *([out] if adds else []), out]
+    row = n * ITEM_SIZES[out if scales else dtype]
+    lengths = [m * k * item, n * k * item]
+    if adds:
+        lengths.append(row if scales else m * row)
+    return [*lengths, m * row, *scale_bytes(SCALES[scales], m, n, k)]
+
+
+def scale_bytes(scales: str, m: int, n: int, k: int) -> tuple[int, ...]:
+    """Bytes of the scales of a and of w; none without scales."""
+    across, down = -(-k // SCALE_BLOCK), -(-n // SCALE_BLOCK)
+    counts = {
+        "tensor": (1, 1),
+        "rows": (m, n),
+        "blocks": (m * across, down * across),
+        "mixed": (1, n),
+    }
+    return tuple(4 * count for count in counts.get(scales, ()))
 
 
 def _memset(view: View, node: Record, params: Sequence[Record], values: Values) -> list[int]:

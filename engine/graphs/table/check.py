@@ -94,7 +94,8 @@ def _tensor(view: View, record: Record, need: Need) -> None:
 
 
 def _static(view: View, offset: int, first: int, dims: int) -> bool:
-    shape = view.records(Section.LISTS)[first : first + dims]
+    lists = view.records(Section.LISTS)
+    shape = lists[first : first + dims] if first + dims <= len(lists) else []  # refused later
     return all(view.exprs.fixed(index) for index in (offset, *(size for (size,) in shape)))
 
 

@@ -6,8 +6,13 @@ from collections.abc import Callable, Mapping
 
 from vcc.engine.graphs.table.layout import (
     DTYPE_NAMES,
+    FIXED_PARAM_BYTES,
+    FP8,
+    GEMM_PARAM_BYTES,
     MOST_PARAMS,
+    OUTS,
     REDUCE_PARAM_BYTES,
+    SCALES,
     VARIANT_PARAM_BYTES,
     Section,
 )
@@ -28,27 +33,40 @@ Field = tuple[int, int, int]
 _READ, _WRITE = (ParamKind.POINTER, READ), (ParamKind.POINTER, WRITE)
 _I32, _I64 = (ParamKind.I32, 0), (ParamKind.I64, 0)
 
-FIELDS: Mapping[tuple[int, bool], tuple[Field, ...]] = {
-    (NodeKind.GEMM, False): ((*_READ, 0), (*_READ, 8), (*_WRITE, 24)),
-    (NodeKind.GEMM, True): ((*_READ, 0), (*_READ, 8), (*_READ, 16), (*_WRITE, 24)),
-    (NodeKind.MEMSET, False): (
+_ADDEND = (*_READ, 16)
+_SCALES = ((*_READ, 32), (*_READ, 40))
+
+FIELDS: Mapping[int, tuple[Field, ...]] = {
+    NodeKind.MEMSET: (
         *((*_WRITE, 0), (*_I32, 8), (*_I32, 12)),
         *((*_I64, 16), (*_I64, 24), (*_I64, 32)),
     ),
-    (NodeKind.MEMCPY, False): ((*_WRITE, 0), (*_READ, 8), (*_I64, 16)),
-    (NodeKind.EMPTY, False): (),
+    NodeKind.MEMCPY: ((*_WRITE, 0), (*_READ, 8), (*_I64, 16)),
+    NodeKind.EMPTY: (),
 }
-"""Parameters of nodes that are no kernels; the flag says whether a matrix product adds c."""
+"""Parameters of nodes that are neither kernels nor matrix products."""
+
+BLOCKS = dict.fromkeys(FIELDS, FIXED_PARAM_BYTES) | {NodeKind.GEMM: GEMM_PARAM_BYTES}
+"""Bytes of the parameters of nodes that are no kernels."""
 
 WIDTHS = {ParamKind.I32: 4, ParamKind.F32: 4}
 """Bytes that a parameter writes where it is not 8; BYTES say it themselves."""
 
 
 def _gemm(view: View, record: Record, need: Need) -> None:
-    m, n, k, dtype, flags, zero = record
+    m, n, k, *types = record
     need(view.exprs.usable(m), "its rows are no expression")
     need(n >= 1 and k >= 1, "it has no columns, or sums nothing")
-    need(dtype < len(DTYPE_NAMES) and flags <= 1 and not zero, "unknown dtype or flags")
+    need(_has_types(*types), "unknown dtype or flags")
+
+
+def _has_types(dtype: int, flags: int, out: int, scales: int) -> bool:
+    """Whether a product multiplies values of one type, or fp8 with scales into a wider type."""
+    if dtype >= len(DTYPE_NAMES) or flags > 1 or scales >= len(SCALES):
+        return False
+    if not scales:
+        return out == 0
+    return DTYPE_NAMES[dtype] == FP8 and out < len(DTYPE_NAMES) and DTYPE_NAMES[out] in OUTS
 
 
 def _node(view: View, record: Record, need: Need) -> None:
@@ -63,17 +81,22 @@ def _node(view: View, record: Record, need: Need) -> None:
     need(follows and count <= MOST_PARAMS, "its parameters are not the next ones, or too many")
     params = view.records(Section.PARAMS)[first : first + count]
     need(len(params) == count, "more parameters than there are")
-    size = view.records(Section.KERNELS)[target][7] if has_grid else 40
+    size = view.records(Section.KERNELS)[target][7] if has_grid else BLOCKS[kind]
     for index, param in enumerate(params, first):
         _param(view, param, size, view.need(Section.PARAMS, index))
     if not has_grid:
-        need(_fields(params) == FIELDS[kind, _adds(view, kind, target)], "not its parameters")
+        need(_fields(params) == _wanted(view, kind, target), "not its parameters")
     if kind == NodeKind.MEMSET:
         need(view.exprs.constant(params[2][5]) in (1, 2, 4), "no such element size")
 
 
-def _adds(view: View, kind: int, target: int) -> bool:
-    return kind == NodeKind.GEMM and bool(view.records(Section.GEMMS)[target][4])
+def _wanted(view: View, kind: int, target: int) -> tuple[Field, ...]:
+    """The parameters of a node that is no kernel."""
+    if kind != NodeKind.GEMM:
+        return FIELDS[kind]
+    *_, flags, _, scales = view.records(Section.GEMMS)[target]
+    addend, scaled = ((_ADDEND,) if flags else ()), (_SCALES if scales else ())
+    return ((*_READ, 0), (*_READ, 8), *addend, (*_WRITE, 24), *scaled)
 
 
 def _fields(params: list[Record]) -> tuple[Field, ...]:
@@ -114,10 +137,11 @@ _VALUES: Mapping[int, Callable[[View, Record], bool]] = {
 
 
 def _variant(view: View, record: Record, need: Need) -> None:
-    n, _, dtype, flags, zero, _, kernel, rows, columns, split, reducer = record
-    need(dtype < len(DTYPE_NAMES) and flags <= 1 and not zero, "unknown dtype or flags")
+    n, _, *types, _, kernel, rows, columns, split, reducer = record
+    need(_has_types(*types), "unknown dtype or flags")
     need(min(n, rows, columns, split) >= 1, "a size is zero")
     need(_launches(view, kernel, VARIANT_PARAM_BYTES), "no such kernel, or other parameters")
+    need(split == 1 or not types[3], "splits a scaled product")
     right = reducer == NONE if split == 1 else _launches(view, reducer, REDUCE_PARAM_BYTES)
     need(right, "no such reducing kernel, or other parameters, or nothing to reduce")
 

@@ -8,7 +8,7 @@ from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.table.check import check
 from vcc.engine.graphs.table.exprs import check_exprs
 from vcc.engine.graphs.table.frame import read_frame
-from vcc.engine.graphs.table.layout import DTYPE_NAMES, OPS, Op, Section
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, OPS, SCALES, Op, Section
 from vcc.engine.graphs.table.types import (
     Edge,
     Gemm,
@@ -159,15 +159,16 @@ class _Reader:
             return self._exprs[value] % 2**64
         return self._exprs[value]
 
-    def _gemm(self, m: int, n: int, k: int, dtype: int, adds: int, zero: int) -> Gemm:
-        return Gemm(self._exprs[m], n, k, DTYPE_NAMES[dtype], bool(adds))
+    def _gemm(self, m: int, n: int, k: int, dtype: int, adds: int, *scaled: int) -> Gemm:
+        return Gemm(self._exprs[m], n, k, DTYPE_NAMES[dtype], bool(adds), *_scaled(*scaled))
 
     def _segment(self, kind: int, _: bytes, offset: int, length: int, *span: int) -> Segment:
         return Segment(SegmentKind(kind), self._text(offset, length), span[1])
 
 
 def _variant(*record: Any) -> Variant:
-    n, k, dtype, adds, _, most_rows, kernel, rows, columns, split, reducer = record
+    n, k, dtype, adds, out, scales, most_rows, kernel, rows, columns, split, reducer = record
+    names = _scaled(out, scales)
     return Variant(
         n=n,
         k=k,
@@ -179,4 +180,11 @@ def _variant(*record: Any) -> Variant:
         max_rows=most_rows,
         reduce_kernel=reducer,
         has_c=bool(adds),
+        out=names[0],
+        scales=names[1],
     )
+
+
+def _scaled(out: int, scales: int) -> tuple[str, str]:
+    """Names of the types that only scaled products have."""
+    return (DTYPE_NAMES[out] if scales else "", SCALES[scales])

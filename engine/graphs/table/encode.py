@@ -20,6 +20,7 @@ from vcc.engine.graphs.table.layout import (
     HEADER,
     MAGIC,
     OPS,
+    SCALES,
     SHAPES,
     VERSION,
     Op,
@@ -27,6 +28,7 @@ from vcc.engine.graphs.table.layout import (
 )
 from vcc.engine.graphs.table.types import (
     NONE,
+    Gemm,
     Kernel,
     Node,
     NodeTable,
@@ -89,10 +91,7 @@ class _Writer:
     def _gemms(self, table: NodeTable) -> None:
         self._all(
             Section.GEMMS,
-            (
-                (self._expr(g.m), g.n, g.k, DTYPE_NAMES.index(g.dtype), g.has_c, 0)
-                for g in table.gemms
-            ),
+            ((self._expr(g.m), g.n, g.k, *_types(g)) for g in table.gemms),
         )
         self._all(Section.VARIANTS, map(_variant, table.variants))
 
@@ -177,11 +176,16 @@ class _Writer:
             first += segment.nodes
 
 
+def _types(one: Gemm | Variant) -> Record:
+    """What a product multiplies: dtype, flags, out, scales."""
+    out = DTYPE_NAMES.index(one.out) if one.out else 0
+    return DTYPE_NAMES.index(one.dtype), one.has_c, out, SCALES.index(one.scales)
+
+
 def _variant(variant: Variant) -> Record:
     v = variant
-    kinds = (DTYPE_NAMES.index(v.dtype), v.has_c, 0)
     tiles = (v.tile_rows, v.tile_n, v.split_k)
-    return (v.n, v.k, *kinds, v.max_rows, v.kernel, *tiles, v.reduce_kernel)
+    return (v.n, v.k, *_types(v), v.max_rows, v.kernel, *tiles, v.reduce_kernel)
 
 
 def _signed(bits: int) -> int:

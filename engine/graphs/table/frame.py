@@ -13,6 +13,7 @@ from vcc.engine.graphs.table.layout import (
     HEADER,
     MAGIC,
     MOST_BYTES,
+    OLDEST_VERSION,
     SHAPES,
     VERSION,
     Section,
@@ -71,8 +72,8 @@ def _check_header(view: memoryview) -> None:
     magic, version, flags, size, sections, *reserved = HEADER.unpack_from(view)
     if magic != MAGIC:
         refuse(None, None, "not a node table")
-    if version != VERSION:
-        refuse(None, None, f"version {version}, not {VERSION}")
+    if not OLDEST_VERSION <= version <= VERSION:
+        refuse(None, None, f"version {version}, not {OLDEST_VERSION} to {VERSION}")
     if flags or any(reserved):
         refuse(None, None, "a field that must be zero is not")
     if size != len(view):

@@ -1,4 +1,4 @@
-"""Numbers of the node table's binary form, version 1; little endian.
+"""Numbers of the node table's binary form, version 2; little endian.
 
 ::
 
@@ -19,7 +19,10 @@ from enum import IntEnum
 from struct import Struct
 
 MAGIC = b"vcctable"
-VERSION = 1
+VERSION = 2
+OLDEST_VERSION = 1
+"""Without scaled products: the fields of their types are zero."""
+
 ALIGNMENT = 8
 HEADER = Struct("<8sIIQIIQ")
 ENTRY = Struct("<IIQQ")
@@ -69,8 +72,8 @@ SHAPES: Mapping[Section, Shape] = {
     Section.ATTRIBUTES: Shape(Struct("<II64s"), 1_000_000),
     Section.NODES: Shape(Struct("<BBHIIIIII"), 1_000_000),
     Section.PARAMS: Shape(Struct("<BBHIIIII"), 3_000_000),
-    Section.GEMMS: Shape(Struct("<IIIBBH"), 100_000),
-    Section.VARIANTS: Shape(Struct("<IIBBHIIIIII"), 100_000),
+    Section.GEMMS: Shape(Struct("<IIIBBBB"), 100_000),
+    Section.VARIANTS: Shape(Struct("<IIBBBBIIIIII"), 100_000),
     Section.SEGMENTS: Shape(Struct("<B3sIIII"), 100_000),
     Section.EDGES: Shape(Struct("<IIBBBB"), 6_000_000),
     Section.BYTES: Shape(Struct("<B"), MOST_BYTES),
@@ -120,6 +123,18 @@ DTYPES: Mapping[str, int] = {
 
 DTYPE_NAMES = tuple(DTYPES)
 
+FP8 = "float8_e4m3fn"
+"""What scaled products multiply."""
+
+OUTS = ("float32", "float16", "bfloat16")
+"""What they give."""
+
+SCALES = ("", "tensor", "rows", "blocks", "mixed")
+"""Scales of a product by their code: none; one number each; one a row of a and one a row of w; one
+a block of 128 of a and one a block of 128 x 128 of w; one number for a and one a row of w."""
+
+SCALE_BLOCK = 128
+
 MOST_INT = 2**63 - 1
 MOST_SYMBOL = 2**53 - 1
 MOST_NAME = 512
@@ -135,13 +150,17 @@ MOST_THREADS = 1024
 MOST_TERMS = 1024
 """Operands and operations of one expression, written out."""
 
-REGION_INDICES: Mapping[int, int] = {5: 64, 6: 5}
+REGION_INDICES: Mapping[int, int] = {5: 64, 6: 7}
 """Indices that a kind of region may have (PEER, OPERAND); all others have 0 alone."""
 
 VARIANT_PARAM_BYTES = 72
-"""a, w, c, d, partials; rows, n, k as i32; two null pointers."""
+"""a, w, c, d, partials; rows, n, k as i32; two null pointers. Of a scaled product a, w, scales of
+a, scales of w, c, d; rows as i32; two null pointers."""
 
 REDUCE_PARAM_BYTES = 48
 """partials, c, d; rows, n as i32; two null pointers."""
+
+GEMM_PARAM_BYTES, FIXED_PARAM_BYTES = 48, 40
+"""Of a product: a, w, c, d, scales of a, scales of w; of other nodes that are no kernels."""
 
 GRID_LIMITS = (2**31 - 1, 65_535, 65_535)

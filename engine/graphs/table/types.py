@@ -22,6 +22,10 @@ NON_PORTABLE_CLUSTER = 1
 """Kernel flag: the cluster is larger than the portable eight blocks."""
 
 
+Family = tuple[int, int, str, bool, str, str]
+"""A product apart from its rows: n, k, dtype, whether it adds c, out, scales."""
+
+
 class RegionKind(IntEnum):
     """The memory a region stands for when a table is played."""
 
@@ -102,7 +106,7 @@ class Region:
     """Memory that the player provides: `size` bytes at a multiple of `alignment`.
 
     `index` tells the peers of a PEER region apart, and the operands (0 a, 1 w, 2 c, 3 d,
-    4 workspace) of an OPERAND region; it is 0 otherwise.
+    4 workspace, 5 scales of a, 6 scales of w) of an OPERAND region; it is 0 otherwise.
     """
 
     kind: RegionKind
@@ -184,20 +188,32 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """A matrix product d[m,n] = a[m,k] @ w[n,k]^T (+ c[m,n]), all of one dtype."""
+    """A matrix product d[m,n] = a[m,k] @ w[n,k]^T (+ c[m,n]), all of one dtype.
+
+    A scaled one has fp8 values in a and w, scales in fp32 as `scales` says (`layout.SCALES`), and
+    c[n], which every row gets, and d in `out`. Without scales `out` is empty.
+    """
 
     m: Expr
     n: int
     k: int
     dtype: str
     has_c: bool = False
+    out: str = ""
+    scales: str = ""
+
+    @property
+    def family(self) -> Family:
+        """What it is apart from its rows."""
+        return self.n, self.k, self.dtype, self.has_c, self.out, self.scales
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A kernel for matrix products of shape n, k and at most `max_rows` rows (0: any).
 
-    `k` 0 means any. `reduce_kernel` sums the partial products where `split_k` is above 1.
+    `k` 0 means any. `reduce_kernel` sums the partial products where `split_k` is above 1. `out` and
+    `scales` are those of `Gemm`.
     """
 
     n: int
@@ -210,6 +226,15 @@ class Variant:
     max_rows: int = 0
     reduce_kernel: int = NONE
     has_c: bool = False
+    out: str = ""
+    scales: str = ""
+
+    def fits(self, family: Family, rows: int) -> bool:
+        """Whether it computes a product of so many rows; of those that do the first is taken."""
+        n, k, *types = family
+        own = [self.dtype, self.has_c, self.out, self.scales]
+        sizes = self.n == n and self.k in (0, k) and (not self.max_rows or rows <= self.max_rows)
+        return sizes and own == types
 
 
 @dataclass(frozen=True, slots=True)

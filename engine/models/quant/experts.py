@@ -83,4 +83,4 @@ def expert_scales(
     list(scales_of(quant, parameter, own, inner))  # an error names a tensor that exists
     for one in scales_of(quant, parameter, sources, inner):
         last = one.parameter.removeprefix(f"{parameter}.").replace("weight_", "")
-        yield replace(one, parameter=f"{parameter}_{last}", each=count)
+        yield replace(one, parameter=f"{parameter}_{last}", each=count, rows=())

@@ -16,6 +16,7 @@ from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_weights import Weight, layer_weights
 from vcc.engine.models.linear import Linear
 from vcc.engine.models.quant.spec import BLOCK, QuantSpec
+from vcc.engine.models.quant.weights import by_row
 from vcc.engine.ops.choice import OpChoice
 
 FP8 = torch.float8_e4m3fn
@@ -60,7 +61,8 @@ class ScaledLinear(nn.Module):
     Args:
         quant: the scheme.
         inner: columns of the weight.
-        parts: rows of the parts of the weight, which have scales of their own.
+        parts: rows of the parts of the weight, which have scales of their own; of several parts
+            the scale of each stands once a row.
         bias: whether there is one.
         on_gpu: the product is a Triton kernel instead of an operator.
     """
@@ -75,7 +77,7 @@ class ScaledLinear(nn.Module):
         self.activations, self.parts, self.on_gpu = quant.activations, parts, on_gpu
         outer = sum(parts)
         shapes = {
-            "tensor": (len(parts),),
+            "tensor": (outer if by_row(quant, len(parts)) else 1,),
             "channel": (outer,),
             "block": (-(-outer // BLOCK), -(-inner // BLOCK)),
         }

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.expressions import NUMBER, Binding, Cat, Each, Flat, FromTensor
+from vcc.engine.models.expressions import NUMBER, Binding, Cat, Each, Flat, FromTensor, Repeat
 from vcc.engine.models.quant.spec import BLOCK, QuantSpec
 from vcc.engine.models.tensor_info import Shape
 
@@ -30,6 +30,7 @@ class Scales:
         flat: the parts become vectors before they are joined.
         shared: the sources hold one and the same value; the first is taken.
         each: of how many experts the sources are, stacked along a new dimension; 0 means none.
+        rows: how often each source's one number is repeated; empty: not at all.
     """
 
     parameter: str
@@ -37,12 +38,15 @@ class Scales:
     flat: bool = True
     shared: bool = False
     each: int = 0
+    rows: tuple[int, ...] = ()
 
     def binding(self) -> Binding:
         """The expression that makes the parameter."""
         parts: tuple[Binding, ...] = tuple(FromTensor(name) for name, _ in self.sources)
         if self.flat:
             parts = tuple(Flat(part) for part in parts)
+        if self.rows:
+            parts = tuple(Repeat(part, rows) for part, rows in zip(parts, self.rows, strict=True))
         joined = parts[0] if self.shared or len(parts) == 1 else Cat(parts)
         if not self.each:
             return joined
@@ -81,10 +85,19 @@ def scales_of(
         _check_blocks(sources, inner)
     named = zip((f"{name}.{quant.scale}" for name, _ in sources), shapes, strict=True)
     block = quant.weights == "block"
-    yield Scales(f"{parameter}.{WEIGHT_SCALE}", tuple(named), flat=not block)
+    rows = tuple(rows for _, rows in sources) if by_row(quant, len(sources)) else ()
+    yield Scales(f"{parameter}.{WEIGHT_SCALE}", tuple(named), flat=not block, rows=rows)
     if quant.activations == "static":
         inputs = tuple((f"{name}.{INPUT_SCALE}", (1,)) for name, _ in sources)
         yield Scales(f"{parameter}.{INPUT_SCALE}", inputs, shared=True)
+
+
+def by_row(quant: QuantSpec, parts: int) -> bool:
+    """Whether a projection's weight has a number for each row though its parts have one each.
+
+    Kernels of products take one number for both sides, or one for each row of both.
+    """
+    return quant.weights == "tensor" and (parts > 1 or quant.activations == "token")
 
 
 def _scale_shape(quant: QuantSpec, rows: int, inner: int) -> Shape:

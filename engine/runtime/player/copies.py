@@ -20,6 +20,7 @@ from vcc.engine.models.expressions import (
     Each,
     Flat,
     FromTensor,
+    Repeat,
     Rows,
     Stack,
     Tied,
@@ -36,7 +37,7 @@ class Block:
         tensor: where the elements are.
         source: first element, in the tensor.
         rows, columns: size of the rectangle; in the tensor a row's elements are neighbours.
-        source_stride: from one row to the next in the tensor.
+        source_stride: from one row to the next in the tensor; 0 where all rows are one.
         place: first element, in the value.
         row_stride, column_stride: from one row or column to the next in the value.
     """
@@ -155,6 +156,14 @@ class Evaluator:
         )
         return Value((columns, rows), tuple(blocks))
 
+    def _repeat(self, binding: Repeat) -> Value:
+        value = self.value(binding.source)
+        if value.shape != (1,):
+            raise _disagree(binding, f"its source is {list(value.shape)}")
+        (block,) = value.blocks
+        many = replace(block, rows=binding.count, columns=1, source_stride=0, row_stride=1)
+        return Value((binding.count,), (many,))
+
     def _flat(self, binding: Flat) -> Value:
         value = self.value(binding.source)
         return replace(value, shape=(math.prod(value.shape),))
@@ -169,6 +178,7 @@ _FORMS: Mapping[type[Any], Callable[[Evaluator, Any], Value]] = {
     Each: Evaluator._stack,
     Transpose: Evaluator._transpose,
     Flat: Evaluator._flat,
+    Repeat: Evaluator._repeat,
 }
 
 

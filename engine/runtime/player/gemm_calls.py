@@ -24,7 +24,7 @@ _C = functions(
     }
 )
 
-_OFFER = struct.Struct("<q6IQ")
+_OFFER = struct.Struct("<q5I2BHQ")
 _CUBIN = struct.Struct("<32s2Q")
 _ENTRY = struct.Struct("<2I2Q")
 
@@ -37,16 +37,18 @@ class Offer(Struct, frozen=True):
         shape: n, k, dtype code, with c.
         route: the measured choice: 0 none, 1 the store's entry, 2 the table's kernel.
         workspace: bytes that the entry needs.
+        scaled: codes of the result's dtype and of the scales; zeros without scales.
     """
 
     rows: int
     shape: tuple[int, int, int, int]
     route: int = 0
     workspace: int = 0
+    scaled: tuple[int, int] = (0, 0)
 
     def row(self) -> tuple[int, ...]:
         """As `vcc_player_offer_gemms` takes it."""
-        return (self.rows, *self.shape, self.route, 0, self.workspace)
+        return (self.rows, *self.shape, self.route, *self.scaled, 0, self.workspace)
 
 
 class Supply:

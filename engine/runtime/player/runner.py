@@ -186,7 +186,8 @@ class PlayerRunner:
         found: Counter[tuple[tuple[str, object], ...]] = Counter()
         for tokens, seqs in sorted(sizes):
             for one in self._parts.table(tokens).handle.gemms(tokens, seqs):
-                named = {**one, "dtype": DTYPE_NAMES[one["dtype"]]}
+                out = DTYPE_NAMES[one["out"]] if one["scales"] else ""
+                named = {**one, "dtype": DTYPE_NAMES[one["dtype"]], "out": out}
                 found[tuple((name, value) for name, value in named.items() if name != "node")] += 1
         return [{**dict(product), "count": count} for product, count in found.items()]
 

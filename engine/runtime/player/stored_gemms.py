@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from vcc.cache.bundle import Part
 from vcc.cache.errors import UsageError, VccError
-from vcc.engine.graphs.table.layout import DTYPE_NAMES
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES
 from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.gemm_calls import Offer, Supply
@@ -27,7 +27,7 @@ from vcc.engine.runtime.player.gemm_report import GemmReport
 from vcc.engine.runtime.player.handle import PlayerHandle, Shape
 from vcc.engine.tune.families import Products, rows_of
 from vcc.engine.tune.gpu import Gpu
-from vcc.engine.tune.index import VARIANT, Product
+from vcc.engine.tune.index import PRODUCT, VARIANT, Product
 from vcc.engine.tune.recordings import Reader, Recording, Recordings, Source
 
 STORED_ROUTE, VARIANT_ROUTE = 1, 2
@@ -75,16 +75,17 @@ def _routes(recordings: Recordings, products: Products) -> dict[Product, int]:
     """The measured choices that are about products of this step."""
     found = recordings.measured(products.variants)
     return {
-        product: VARIANT_ROUTE if row[5] == VARIANT else STORED_ROUTE
+        product: VARIANT_ROUTE if row[PRODUCT] == VARIANT else STORED_ROUTE
         for product, (_, row) in found.items()
         if product[0] <= products.gemms.get(product[1:], 0)
     }
 
 
 def _offer(product: Product, sources: Sequence[Source], route: int) -> Offer:
-    m, n, k, dtype, has_c = product
-    workspace = max(index.products[row][6] for index, row in sources)
-    return Offer(m, (n, k, DTYPE_NAMES.index(dtype), int(has_c)), route, workspace)
+    m, n, k, dtype, has_c, out, scales = product
+    workspace = max(index.products[row][8] for index, row in sources)
+    scaled = (DTYPE_NAMES.index(out), SCALES.index(scales)) if scales else (0, 0)
+    return Offer(m, (n, k, DTYPE_NAMES.index(dtype), int(has_c)), route, workspace, scaled)
 
 
 class TableGemms:
@@ -231,7 +232,7 @@ class _Pick(Struct, frozen=True):
     @property
     def cubins(self) -> dict[str, Part]:
         """By digest."""
-        parts = (self.recording.cubins[i] for i in self.recording.index.products[self.row][7])
+        parts = (self.recording.cubins[i] for i in self.recording.index.products[self.row][9])
         return {part.sha256: part for part in parts}
 
 
@@ -261,7 +262,7 @@ def _filled(
         for digest, part in one.cubins.items()
         if digest not in sent
     }
-    tables = [one.recording.index.products[one.row][5] for one in picked]
+    tables = [one.recording.index.products[one.row][7] for one in picked]
     supply, again = Supply([*(part.size for _, part in fresh.values()), *tables]), {}
     for digest, (recording, part) in fresh.items():
         with reader.blaming():

@@ -12,6 +12,7 @@ from vcc.engine.models.expressions import (
     Cat,
     Flat,
     FromTensor,
+    Repeat,
     Rows,
     Stack,
     Tied,
@@ -31,6 +32,7 @@ def _grow(inner: st.SearchStrategy[Binding]) -> st.SearchStrategy[Binding]:
         | st.builds(Stack, parts)
         | st.builds(Transpose, inner)
         | st.builds(Flat, inner)
+        | st.builds(Repeat, inner, st.integers(1, 1 << 24))
         | rows.map(lambda row: Rows(row[0], row[1], row[1] + row[2]))
     )
 
@@ -44,6 +46,7 @@ def test_the_text_form_is_stable() -> None:
     fused = Cat((FromTensor("q"), Rows(FromTensor("kv"), 0, 64), Transpose(Tied("embed.weight"))))
     text = 'cat(tensor("q"), rows(tensor("kv"), 0:64), transpose(tied("embed.weight")))'
     assert str(fused) == text
+    assert str(Repeat(FromTensor("a"), 3)) == 'repeat(tensor("a"), 3)'
     assert str(Cat((Flat(FromTensor("a")),))) == 'cat(flat(tensor("a")))'
 
 
@@ -63,6 +66,9 @@ def test_the_text_form_is_stable() -> None:
         'rows(tensor("x"), 5:4)',
         'rows(tensor("x"), -1:4)',
         'rows(tensor("x"))',
+        'repeat(tensor("x"), 0)',
+        'repeat(tensor("x"), 16777217)',
+        'repeat(tensor("x"))',
         'eval("x")',
         "transpose(" * 2000,
         "cat(" * 200_000,

@@ -7,14 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.fake_libraries import environment
+from support.recorded_products import SHAPES, answered
 
 from vcc.cache.errors import DeviceError
 from vcc.engine import native
-from vcc.engine.config.environment import recorder_environment
 from vcc.engine.graphs.recorder import calls
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeKind, ParamKind, RegionKind
@@ -26,28 +25,6 @@ from vcc.engine.tune.store import GemmStore
 pytestmark = pytest.mark.skipif(
     native.library("vcc_abi") is None, reason="built without a compiler"
 )
-
-SHAPES = (GemmShape(1, 64, 32, "bfloat16"), GemmShape(8, 64, 32, "bfloat16", True))
-
-
-def record(root: Path, shapes: tuple[GemmShape, ...] = SHAPES, **settings: Any) -> dict[str, Any]:
-    again = settings.pop("again", False)
-    answer = root.parent / "answer.json"
-    done = subprocess.run(
-        [sys.executable, "-m", "vcc.engine.tune.helper", str(answer)],
-        input=Job(root, shapes, again=again).text().encode(),
-        env=recorder_environment(environment(**settings)),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return dict(json.loads(answer.read_text()))
-
-
-def answered(root: Path, *args: Any, **settings: Any) -> Answer:
-    found = record(root, *args, **settings)
-    assert "error" not in found, found
-    return Answer.of_dict(found)
 
 
 def test_products_become_tables_without_addresses(tmp_path: Path) -> None:

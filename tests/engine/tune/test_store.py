@@ -144,10 +144,10 @@ def test_a_way_that_does_not_exist_has_no_time(store: GemmStore) -> None:
 
 
 def products(**changes: Any) -> bytes:
-    row = [1, 64, 32, "bfloat16", False, 5, 0, [0]]
+    row = [1, 64, 32, "bfloat16", False, "", "", 5, 0, [0]]
     index: dict[str, Any] = {
         "kind": "products",
-        "format": 2,
+        "format": 3,
         "gpu": ["NVIDIA H200", 90, 132],
         "cublaslt": 130100,
         "created": 1,
@@ -163,8 +163,15 @@ def products(**changes: Any) -> bytes:
 def test_a_whole_index_reads_and_others_are_left_alone() -> None:
     assert decode_index(products()) is not None
     assert encode_index(decode_index(products())) == products()
-    assert decode_index(products(format=1)) is None
+    assert decode_index(products(format=2)) is None
     assert decode_index(products(kind="sonnets")) is None
+
+
+def test_a_product_of_fp8_reads_with_its_scales() -> None:
+    row = [1, 64, 32, "float8_e4m3fn", True, "bfloat16", "rows", 5, 0, [0]]
+    found = decode_index(products(products=[row]))
+    assert found is not None
+    assert found.products[0][:7] == tuple(row[:7])  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"[" * 200, products() + b" ", b"\xff"])
@@ -189,14 +196,19 @@ def test_what_is_no_canonical_index_is_damage(text: bytes) -> None:
         {"tables": ["c" * 64, "d" * 31, 5]},
         {"cubins": [["b" * 63, "e" * 32, 4]]},
         {"cubins": []},
-        {"products": [[1, 64, 32, "bfloat16", False, 6, 0, [0]]]},
-        {"products": [[1, 64, 32, "bfloat16", False, 5, 0, [1]]]},
-        {"products": [[1, 64, 32, "bfloat16", False, 5, -1, [0]]]},
-        {"products": [[0, 64, 32, "bfloat16", False, 5, 0, [0]]]},
-        {"products": [[1, 64, 32, "complex64", False, 5, 0, [0]]]},
-        {"products": [[1, 64, 32, "bfloat16", 0, 5, 0, [0]]]},
-        {"products": [[True, 64, 32, "bfloat16", False, 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, "", "", 6, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, "", "", 5, 0, [1]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, "", "", 5, -1, [0]]]},
+        {"products": [[0, 64, 32, "bfloat16", False, "", "", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "complex64", False, "", "", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", 0, "", "", 5, 0, [0]]]},
+        {"products": [[True, 64, 32, "bfloat16", False, "", "", 5, 0, [0]]]},
         {"products": [[1, 64]]},
+        {"products": [[1, 64, 32, "float8_e4m3fn", False, "", "", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, "bfloat16", "rows", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "float8_e4m3fn", False, "bfloat16", "mixed", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "float8_e4m3fn", False, "int8", "rows", 5, 0, [0]]]},
+        {"products": [[1, 64, 32, "bfloat16", False, 5, 0, [0]]]},
         {"unknown": 1},
         {"self_test": {"passed": True}},
     ],

@@ -170,8 +170,12 @@ CUresult take_parameters(Launch& launch, void** parameters, void** extra) {
   return CUDA_SUCCESS;
 }
 
+// Called for every kernel that runs, with its parameter block: what it does to memory.
+static void (*on_launch)(const char* name, const void* parameters) = nullptr;
+
 CUresult run(const Launch& launch) {
   if (const CUresult failed = check(launch)) return failed;
+  if (on_launch != nullptr) on_launch(launch.function->name.c_str(), launch.parameters.data());
   log_launch(launch.function->name + " grid=" + three(launch.grid) +
              " block=" + three(launch.block) + " shared=" + std::to_string(launch.shared) +
              " words=" + hex(launch.parameters));
@@ -194,6 +198,10 @@ using namespace fake;
 
 // Called with each loaded image, before the call that loads it returns; for a double of CUPTI.
 static void (*on_module)(CUmodule* handle, const void* image) = nullptr;
+
+FAKE_API void fake_on_launch(void (*hook)(const char* name, const void* parameters)) {
+  fake::on_launch = hook;
+}
 
 FAKE_API void fake_on_module(void (*hook)(CUmodule* handle, const void* image)) {
   on_module = hook;

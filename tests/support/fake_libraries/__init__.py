@@ -23,6 +23,8 @@ LT_KERNELS: Mapping[str, tuple[int, ...]] = {
     # a, w, c, d, workspace; a structure that is written in part; a number
     "lt_main": (8, 8, 8, 8, 8, 16, 8),
     "lt_reduce": (8, 8),
+    # a, w, bias, d, scales of a, scales of w; sizes, type, form, whether there is a bias
+    "lt_scaled": (8, 8, 8, 8, 8, 8, 24),
 }
 
 

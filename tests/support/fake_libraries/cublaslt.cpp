@@ -6,8 +6,12 @@
 //   host    a callback on the host
 //   wrong   computed directly, the result is filled; the kernels of the double fill nothing
 //   none    there is no algorithm
+//   inexact a product of fp8 is one too large, here and in its kernels
+// A product of fp8 values is a launch of `lt_scaled`, which computes: scales are one number each,
+// or one a row each, and n and k multiples of 16.
 #include <dlfcn.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,8 +39,73 @@ Function of_driver(const char* name) {
 }
 
 struct Layout {
+  int type;
   uint64_t rows, columns;
 };
+
+struct Description {
+  uint64_t bias = 0, w_scale = 0, a_scale = 0;
+  int32_t w_mode = 0, a_mode = 0, bias_type = -1;
+  uint32_t epilogue = 1;
+  int8_t fast = 0;
+};
+
+constexpr int kFp8 = 28, kRows = 3;
+
+// What `lt_scaled` is given.
+struct Scaled {
+  uint64_t a, w, bias, d, a_scale, w_scale;
+  uint32_t m, n, k, out, rows, adds;
+};
+
+float of_fp8(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                   : std::ldexp(8.0f + static_cast<float>(mantissa), exponent - 10);
+  return bits & 0x80 ? -size : size;
+}
+
+float of_bf16(uint16_t bits) {
+  const uint32_t word = uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+uint16_t to_bf16(float value) {
+  uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  return static_cast<uint16_t>((word + 0x7FFF + (word >> 16 & 1)) >> 16);
+}
+
+template <class T>
+T* at(uint64_t address) {
+  return reinterpret_cast<T*>(address);
+}
+
+void compute(const char* name, const void* parameters) {
+  if (std::strcmp(name, "lt_scaled") != 0) return;
+  Scaled one;
+  std::memcpy(&one, parameters, sizeof one);
+  for (uint32_t row = 0; row < one.m; ++row) {
+    for (uint32_t column = 0; column < one.n; ++column) {
+      float sum = mode("inexact") ? 1.0f : 0.0f;
+      for (uint32_t i = 0; i < one.k; ++i) {
+        sum += of_fp8(at<uint8_t>(one.a)[uint64_t{row} * one.k + i]) *
+               of_fp8(at<uint8_t>(one.w)[uint64_t{column} * one.k + i]);
+      }
+      sum *= at<float>(one.a_scale)[one.rows ? row : 0];
+      sum *= at<float>(one.w_scale)[one.rows ? column : 0];
+      const uint64_t place = uint64_t{row} * one.n + column;
+      if (one.out == 0) {
+        at<float>(one.d)[place] = sum;
+      } else {
+        if (one.adds) sum += of_bf16(at<uint16_t>(one.bias)[column]);
+        at<uint16_t>(one.d)[place] = to_bf16(sum);
+      }
+    }
+  }
+}
 
 struct Heuristic {
   uint64_t algorithm[8];
@@ -112,14 +181,32 @@ API size_t cublasLtGetVersion() {
 }
 
 API int cublasLtMatmulDescCreate(void** made, int, int) {
-  *made = new int;
+  *made = new Description;
   return 0;
 }
 
-API int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) { return 0; }
+API int cublasLtMatmulDescSetAttribute(void* description, int attribute, const void* value,
+                                       size_t size) {
+  auto& made = *static_cast<Description*>(description);
+  const struct {
+    int attribute;
+    void* field;
+    size_t size;
+  } fields[] = {{7, &made.epilogue, 4}, {8, &made.bias, 8},   {17, &made.w_scale, 8},
+                {18, &made.a_scale, 8}, {25, &made.fast, 1},  {26, &made.bias_type, 4},
+                {31, &made.w_mode, 4},  {32, &made.a_mode, 4}};
+  for (const auto& one : fields) {
+    if (one.attribute != attribute) continue;
+    if (one.size != size) return 7;
+    std::memcpy(one.field, value, size);
+    return 0;
+  }
+  return attribute == 3 ? 0 : 7;
+}
 
-API int cublasLtMatrixLayoutCreate(void** made, int, uint64_t rows, uint64_t columns, int64_t) {
-  *made = new Layout{rows, columns};
+API int cublasLtMatrixLayoutCreate(void** made, int type, uint64_t rows, uint64_t columns,
+                                   int64_t) {
+  *made = new Layout{type, rows, columns};
   return 0;
 }
 
@@ -130,17 +217,56 @@ API int cublasLtMatmulPreferenceCreate(void** made) {
 
 API int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 
-API int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int,
-                                       Heuristic* best, int* found) {
+API int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* w, void*, void*, void* d,
+                                       void*, int, Heuristic* best, int* found) {
+  const auto& asked = *static_cast<Description*>(description);
+  const auto& weight = *static_cast<Layout*>(w);
+  if (weight.type == kFp8) {
+    const bool odd = weight.rows % 16 != 0 || weight.columns % 16 != 0;
+    const bool bias = asked.epilogue == 4 && asked.bias_type != static_cast<Layout*>(d)->type;
+    const bool modes = asked.w_mode != asked.a_mode || (asked.w_mode != 0 && asked.w_mode != kRows);
+    *found = 0;
+    const int type = static_cast<Layout*>(d)->type;
+    if (type != 0 && type != 14) return 15;  // float32 and bfloat16
+    if (odd || bias || modes || asked.w_scale == 0 || asked.a_scale == 0) return 15;
+  }
   *best = {};
   best->workspace = mode("split") ? 4096 : 0;
   *found = mode("none") ? 0 : 1;
   return mode("none") ? 15 : 0;
 }
 
-API int cublasLtMatmul(void*, void*, const void*, const void* w, void*, const void* a,
-                       void* a_layout, const void*, const void* c, void*, void* d, void*,
-                       const void*, void* workspace, size_t, CUstream stream) {
+int multiply_scaled(const Description& asked, const Layout& weight, const Layout& rows,
+                    const Layout& result, const void* w, const void* a, void* d, CUstream stream) {
+  using Hook = void (*)(void (*)(const char*, const void*));
+  of_driver<Hook>("fake_on_launch")(&compute);
+  Scaled one = {reinterpret_cast<uint64_t>(a),
+                reinterpret_cast<uint64_t>(w),
+                asked.bias,
+                reinterpret_cast<uint64_t>(d),
+                asked.a_scale,
+                asked.w_scale};
+  one.m = static_cast<uint32_t>(rows.columns);
+  one.n = static_cast<uint32_t>(weight.columns);
+  one.k = static_cast<uint32_t>(weight.rows);
+  one.out = static_cast<uint32_t>(result.type);
+  one.rows = asked.w_mode == kRows;
+  one.adds = asked.epilogue == 4;
+  if (asked.fast != 0) return 15;  // what is asked for here is the other one
+  void* parameters[] = {&one.a, &one.w, &one.bias, &one.d, &one.a_scale, &one.w_scale, &one.m};
+  const int code = launch("lt_scaled", stream, parameters, one.m);
+  if (mode("wrong") && !capturing(stream)) std::memset(d, 0x11, 2);
+  return code;
+}
+
+API int cublasLtMatmul(void*, void* description, const void*, const void* w, void* w_layout,
+                       const void* a, void* a_layout, const void*, const void* c, void*, void* d,
+                       void* d_layout, const void*, void* workspace, size_t, CUstream stream) {
+  if (static_cast<Layout*>(w_layout)->type == kFp8) {
+    return multiply_scaled(*static_cast<Description*>(description), *static_cast<Layout*>(w_layout),
+                           *static_cast<Layout*>(a_layout), *static_cast<Layout*>(d_layout), w, a,
+                           d, stream);
+  }
   const auto rows = static_cast<uint32_t>(static_cast<Layout*>(a_layout)->columns);
   auto* partly = static_cast<Partly*>(std::malloc(sizeof(Partly)));
   partly->rows = rows;

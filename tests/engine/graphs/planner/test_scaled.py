@@ -9,24 +9,51 @@ from support.cuda_child import fused_seam, in_a_gpu_build
 
 from vcc.engine.ops.triton.wrapped_scaled import BY_BLOCK, BY_ROW
 
+SLOW = pytest.mark.slow
 
-@pytest.mark.parametrize("layout", ["tensor-static", pytest.param("block", marks=pytest.mark.slow)])
-def test_a_seam_is_fused_quantisations_and_four_products(layout: str) -> None:
+
+@pytest.mark.parametrize(
+    ("layout", "scales"),
+    [
+        ("tensor-static", ["mixed", "tensor", "mixed", "tensor"]),
+        pytest.param("tensor-token", ["rows"] * 4, marks=SLOW),
+        pytest.param("block", ["blocks"] * 4, marks=SLOW),
+    ],
+)
+def test_a_seam_is_fused_quantisations_and_four_products(layout: str, scales: list[str]) -> None:
     """No matrix product of torch is left, and nothing is dequantised on the way."""
 
     def body() -> Any:
         from support.decoders import spec
         from support.fp8_checkpoints import BLOCK_SIZES, LAYOUTS
 
+        from vcc.engine.graphs.planner.scaled import variants_of
+
         sizes = BLOCK_SIZES if layout == "block" else {}
         made = fused_seam(spec("llama", 2, quantization_config=LAYOUTS[layout], **sizes))
-        kernels = [work.kernel for work in made if not hasattr(work, "dtype")]
-        warps = {one.warps for one in kernels if one.function == "scaled_linear"}
-        return [one.function for one in kernels], len(made), list(warps)
+        products = [work for work in made if hasattr(work, "dtype")]
+        kernels = [one.scaling.launch.kernel for one in products]
+        told = [[one.c, one.dtype, one.scaling.out, one.scaling.scales] for one in products]
+        family = (64, 64, "float8_e4m3fn", False, "bfloat16", "rows")
+        ways = [[v.max_rows, v.tile_rows, v.tile_n] for v in variants_of(kernels[0], 0, family)]
+        names = [work.kernel.function for work in made if not hasattr(work, "dtype")]
+        return names, told, [one.warps for one in kernels], ways
 
-    names, count, warps = in_a_gpu_build(body)
-    assert count == len(names)
-    assert warps == [(BY_BLOCK if layout == "block" else BY_ROW)["num_warps"]]
-    assert names.count("scaled_linear") == 4
+    names, told, warps, ways = in_a_gpu_build(body)
+    tiles = BY_BLOCK if layout == "block" else BY_ROW
+    assert set(warps) == {tiles["num_warps"]}
+    assert told == [[None, "float8_e4m3fn", "bfloat16", one] for one in sorted_as(told, scales)]
+    assert ways == [
+        [tiles["FEW"], tiles["FEW"], tiles["FEW_COLUMNS"]],
+        [0, tiles["TILE_ROWS"], tiles["TILE_COLUMNS"]],
+    ]
     assert names.count("norm_quant") == 2
     assert names.count("gated_quant") == 1
+    assert "scaled_linear" not in names
+
+
+def sorted_as(told: list[Any], scales: list[str]) -> list[str]:
+    """The scales in the order of the products; each as often as it is wanted."""
+    found = [one[-1] for one in told]
+    assert sorted(found) == sorted(scales)
+    return found

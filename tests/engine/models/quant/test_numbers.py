@@ -59,6 +59,8 @@ def test_every_part_keeps_the_scale_that_is_stored(
     home = "model.layers.1.self_attn"
     parts = [stored[f"{home}.{name}_proj.weight_scale"].float() for name in "qkv"]
     flat = parts if layout == "block" else [part.flatten() for part in parts]
+    if layout == "tensor-static":  # of each part one, which stands once a row
+        flat = [part.expand(rows) for part, rows in zip(flat, attention.qkv.parts, strict=True)]
     assert torch.equal(attention.qkv.weight_scale, torch.cat(flat))
     weights = [stored[f"{home}.{name}_proj.weight"].view(torch.uint8) for name in "qkv"]
     assert torch.equal(attention.qkv.weight.view(torch.uint8), torch.cat(weights))

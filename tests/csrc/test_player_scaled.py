@@ -1,0 +1,111 @@
+"""Products of fp8 values in the native player: the store's entries, and the table's own kernel."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from support.fake_cuda import Fake, Launch
+from support.fake_cuda.fixtures import RawArena
+from support.player_case import full, launched, plain
+from support.scaled_step import (
+    FEW,
+    scaled_entry,
+    scaled_offer,
+    scaled_player,
+    scaled_step,
+)
+from support.step_tables import TOKENS
+
+from vcc.cache.errors import GraphError
+from vcc.engine.runtime.player.handle import PlayerHandle
+
+
+def bases(handle: PlayerHandle) -> tuple[int, int]:
+    """Where weights and workspace lie."""
+    found = {one["kind"]: one["address"] for one in handle.describe()["regions"]}
+    return found[0], found[3]
+
+
+def product(fake: Fake, handle: PlayerHandle, tokens: int) -> Launch:
+    """What computes the first product of a step."""
+    return launched(fake, handle, plain(tokens, 2))[1]
+
+
+@pytest.mark.parametrize("has_c", [False, True])
+@pytest.mark.parametrize("scales", ["tensor", "rows", "blocks", "mixed"])
+def test_without_an_entry_the_tables_kernel_multiplies(
+    fake: Fake, arena: RawArena, scales: str, has_c: bool
+) -> None:
+    """It takes a, w, both scales, the bias, d and the rows, in tiles for few rows and for many."""
+    with scaled_player(arena, scaled_step(scales, has_c=has_c), []) as handle:
+        weights, workspace = bases(handle)
+        for tokens, programs in ((1, 2), (FEW, 2), (FEW + 1, 4), (16, 4), (17, 8), (TOKENS, 16)):
+            one = product(fake, handle, tokens)
+            assert (one.name, one.grid) == ("scaled_linear", (programs, 1, 1))
+            found = struct.unpack("<6Qi4xQQ", one.words)
+            bias = weights + 512 if has_c else 0
+            pointers = (workspace, weights, workspace + 4096, weights + 768, bias)
+            assert found == (*pointers, workspace + 8192, tokens, 0, 0)
+        route = handle.gemms(3, 2)[0]
+        assert (route["route"], route["scales"], route["out"]) == ("triton", scales, 3)
+
+
+@pytest.mark.parametrize("has_c", [False, True])
+@pytest.mark.parametrize("scales", ["tensor", "rows"])
+def test_an_entry_is_given_the_scales_of_the_step(
+    fake: Fake, arena: RawArena, scales: str, has_c: bool
+) -> None:
+    offers = [scaled_offer(rows, scales, has_c=has_c) for rows in (8, 32)]
+    entries = [scaled_entry(rows, scales, has_c=has_c) for rows in (8, 32)]
+    with scaled_player(arena, scaled_step(scales, has_c=has_c), offers, *entries) as handle:
+        weights, workspace = bases(handle)
+        wanted = [workspace, weights, *([weights + 512] if has_c else []), workspace + 8192]
+        wanted += [workspace + 4096, weights + 768]
+        for tokens, rows in ((1, 8), (8, 8), (9, 32)):
+            one = product(fake, handle, tokens)
+            assert (one.name, one.grid) == ("nvjet", (rows, 1, 1))
+            assert list(struct.unpack_from(f"<{len(wanted)}Q", one.words)) == wanted
+            assert handle.gemms(tokens, 2)[0]["route"] == "store"
+        assert product(fake, handle, 33).name == "scaled_linear"
+        handle.build([full(8, 2)], 1, 0)
+        assert launched(fake, handle, full(8, 2)) == launched(fake, handle, plain(8, 2))
+
+
+def test_the_measured_choice_goes_first(fake: Fake, arena: RawArena) -> None:
+    offers = [scaled_offer(8, "rows", route=2), scaled_offer(32, "rows", route=1)]
+    entries = [scaled_entry(rows, "rows") for rows in (8, 32)]
+    with scaled_player(arena, scaled_step("rows"), offers, *entries) as handle:
+        assert product(fake, handle, 8).name == "scaled_linear"
+        assert product(fake, handle, 9).name == "nvjet"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [scaled_offer(8, "tensor"), scaled_offer(8, "rows", has_c=True)],
+    ids=["scales", "bias"],
+)
+def test_an_entry_of_other_scales_or_with_a_bias_is_another_product(
+    fake: Fake, arena: RawArena, other: object
+) -> None:
+    entry = scaled_entry(8, "rows")
+    with scaled_player(arena, scaled_step("rows"), [other], entry) as handle:  # type: ignore[list-item]
+        assert product(fake, handle, 8).name == "scaled_linear"
+
+
+def test_scales_beyond_their_region_are_refused(arena: RawArena) -> None:
+    entry = scaled_entry(8, "rows", most=1 << 20)
+    with (
+        scaled_player(arena, scaled_step("rows"), [scaled_offer(8, "rows")], entry) as handle,
+        pytest.raises(GraphError, match="bytes of operand 5"),
+    ):
+        handle.build([full(8, 2)], 1, 0)
+
+
+def test_a_product_that_nobody_computes_is_named_with_its_scales(arena: RawArena) -> None:
+    step = scaled_step("rows", has_c=True, variants=False)
+    with (
+        scaled_player(arena, step, []) as handle,
+        pytest.raises(GraphError, match="by 16 x 16 of fp8, scales: rows plus c"),
+    ):
+        handle.build([full(4, 2)], 1, 0)
