@@ -77,7 +77,7 @@ class Interpreted:
     def tensor(self, name: str) -> Tensor:
         """A tensor of the table at the sizes of the step."""
         from vcc.engine.graphs.expr import evaluate_all
-        from vcc.engine.graphs.interpret import as_torch
+        from vcc.engine.graphs.interpreted_products import as_torch
 
         (one,) = (tensor for tensor in self.table.tensors if tensor.name == name)
         flat = as_torch(self.memory.tensor(one), one.dtype)
