@@ -164,6 +164,7 @@ def main() -> None:
     booted.account(counters)
     heavy = [name for name in HEAVY if name in sys.modules]
     told = {"heavy": heavy, "counters": counters.as_dict(), "drift": drift}
+    told["products"] = runner.gemm_routes()
     print(json.dumps(told | {"boots": 1 + len(others)}))
 
 

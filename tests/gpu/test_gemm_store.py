@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.gpu_jobs import GPU, vcc
+from support.gpu_jobs import gemm_process, vcc
 
 from vcc.cache.store import Store
-from vcc.engine.config.environment import recorder_environment
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import Node
 from vcc.engine.tune.command import record_apart
@@ -34,18 +31,6 @@ SHAPES = tuple(
     for dtype, has_c in (("bfloat16", False), ("bfloat16", True))
 ) + tuple(GemmShape(m, 320, 192, dtype) for m in ROWS for dtype in ("float16", "float32"))
 TRIED = tuple(shape for shape in SHAPES if shape.n * shape.k < 32 << 20)
-
-
-def gemm_process(job: Job, folder: Path, *words: object) -> None:
-    done = subprocess.run(
-        [sys.executable, GPU / "gemm_process.py", *map(str, words)],
-        input=job.text(),
-        env=recorder_environment(),
-        cwd=folder,
-        text=True,
-        capture_output=True,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")

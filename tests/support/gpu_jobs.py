@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from vcc.engine.config.environment import recorder_environment
+from vcc.engine.tune.job import Job as RecordingJob
+
 GPU = Path(__file__).resolve().parents[1] / "gpu"
 RUN = "import sys; from vcc.cli.main import main; main()"
 
@@ -123,3 +126,16 @@ def spread(length: int, most: int) -> list[int]:
         return list(range(length))
     middle = np.linspace(16, length - 17, most - 32).astype(int).tolist()
     return sorted({*range(16), *middle, *range(length - 16, length)})
+
+
+def gemm_process(job: RecordingJob, folder: Path, *words: object) -> None:
+    """What tests/gpu/gemm_process.py does with a job of recording."""
+    done = subprocess.run(
+        [sys.executable, GPU / "gemm_process.py", *map(str, words)],
+        input=job.text(),
+        env=recorder_environment(),
+        cwd=folder,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]

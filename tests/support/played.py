@@ -68,6 +68,12 @@ class Played:
             runs={"mixed": SCHEDULE},
         )
 
+    def between(self, job: Job) -> None:
+        """What is done when the artifact is there, before it is played."""
+
+    def told(self, said: Mapping[str, Any]) -> None:
+        """Look at what the player said of itself."""
+
     def check(self, folder: Path, rule: Rule) -> None:
         """Build, play, and hold all logits by a rule.
 
@@ -83,8 +89,10 @@ class Played:
                 for dtype in (torch.float32, torch.bfloat16)
             ]
             building.result()
+        self.between(job)
         found, done = job.done_by("player_process", folder)
         assert not done.json["heavy"]
+        self.told(done.json)
         mine = {name: torch.from_numpy(found[f"mixed/{name}"]) for name in job.prompts}
         all_finite(mine)
         rule(torch.cat([*mine.values()]), *wanted)

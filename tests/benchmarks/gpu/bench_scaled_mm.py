@@ -1,10 +1,12 @@
-"""fp8 products of an 8B decoder, ours in Triton beside torch._scaled_mm, in one process.
+"""fp8 products of an 8B decoder, ours in Triton and of the GEMM store beside torch._scaled_mm.
 
-    python bench_scaled_mm.py [--tokens 1 8 64 512 2048] [--dry]
+    python bench_scaled_mm.py [--tokens 1 8 64 256 1024 2048] [--dry]
 
-Scales are by row and by channel, and by block where torch has that product. Weights are rotated, so
-that none is in the L2 cache, and results are held against one another before anything is timed.
-`--dry` says what would be timed. Writes gpu-scaled_mm.json; one is the limit of every ratio.
+Scales are of tensors, by row and by channel, and by block where torch has that product. From 256
+rows on cuBLASLt's kernels are recorded first, as by `vcc tune`, and timed in the same process; vcc
+takes the faster way. Weights are rotated, so that none is in the L2 cache, and results are held
+against one another before anything is timed. `--dry` says what would be timed. Writes
+gpu-scaled_mm.json; one is the limit of every ratio of what vcc takes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from common import Row, measured_apart, publish
+from stored_products import Stored, replay
+
+from vcc.engine.graphs.table.layout import FP8
+from vcc.engine.tune.shapes import GemmShape
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPES = {
@@ -31,6 +37,13 @@ SHAPES = {
 OUT_OF_CACHE = 512 << 20
 """Bytes of all copies of a weight."""
 
+FORMS = ("tensor", "channel", "channel, fast sums", "block")
+STORED_FORMS = {"tensor": "tensor", "channel": "rows"}
+"""Forms that the GEMM store has, and how it calls their scales."""
+
+STORED_FROM = 256
+"""Rows from which on the store's products are timed."""
+
 AGREE = 2.0**-6
 """Largest difference of the two results, as a share of the largest value: both round to bf16."""
 
@@ -38,7 +51,7 @@ AGREE = 2.0**-6
 def main() -> int:
     """Measure; 1 when ours is slower somewhere."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, nargs="*", default=[1, 8, 64, 512, 2048])
+    parser.add_argument("--tokens", type=int, nargs="*", default=[1, 8, 64, 256, 1024, 2048])
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -61,7 +74,18 @@ def rows_of(found: list[dict[str, Any]]) -> Iterator[Row]:
             yield Row(name, None, note=one["why"])
             continue
         note = f"{one['ours_us']:.1f} against {one['torch_us']:.1f} us"
-        yield Row(name, round(one["ours_us"] / one["torch_us"], 3), "x", 1.0, note=note)
+        limit = None if "store_us" in one else 1.0
+        yield Row(name, round(one["ours_us"] / one["torch_us"], 3), "x", limit, note=note)
+        if "store_us" in one:
+            yield _with_store(name, one)
+
+
+def _with_store(name: str, one: dict[str, Any]) -> Row:
+    """What vcc takes with the store, over torch's."""
+    times = {"Triton": one["ours_us"], "the store": one["store_us"]}
+    way, best = min(((w, t) for w, t in times.items() if t is not None), key=lambda each: each[1])
+    note = f"{best:.1f} us by {way}; {one['store_why']}".rstrip("; ")
+    return Row(f"{name}, with the store", round(best / one["torch_us"], 3), "x", 1.0, note=note)
 
 
 def measured(sizes: list[int]) -> list[dict[str, Any]]:
@@ -69,15 +93,31 @@ def measured(sizes: list[int]) -> list[dict[str, Any]]:
     import torch
 
     torch.manual_seed(0)
+    stored = Stored(shapes_of(sizes))
     found = []
     for name, (columns, depth) in SHAPES.items():
         count = max(2, -(-OUT_OF_CACHE // (depth * columns)))
         weights = [_drawn(columns, depth) for _ in range(count)]
         for tokens in sizes:
-            for form in ("channel", "channel, fast sums", "block"):
-                one = _pair(form, _drawn(tokens, depth), weights)
+            for form in FORMS:
+                one = _pair(form, _drawn(tokens, depth), weights, stored)
                 found.append({"name": name, "tokens": tokens, "form": form, **one})
     return found
+
+
+def shapes_of(sizes: list[int]) -> list[GemmShape]:
+    """The products that the store is asked for."""
+    return [
+        _shape(tokens, columns, depth, form)
+        for columns, depth in SHAPES.values()
+        for tokens in sizes
+        for form in STORED_FORMS
+        if tokens >= STORED_FROM
+    ]
+
+
+def _shape(tokens: int, columns: int, depth: int, form: str) -> GemmShape:
+    return GemmShape(tokens, columns, depth, FP8, False, "bfloat16", STORED_FORMS[form])
 
 
 def _drawn(rows: int, columns: int) -> Any:
@@ -86,7 +126,7 @@ def _drawn(rows: int, columns: int) -> Any:
     return torch.randn(rows, columns, device="cuda").to(torch.float8_e4m3fn)
 
 
-def _pair(form: str, x: Any, weights: list[Any]) -> dict[str, Any]:
+def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT / "tests"))
     import torch
     from support.op_bench import microseconds
@@ -95,18 +135,17 @@ def _pair(form: str, x: Any, weights: list[Any]) -> dict[str, Any]:
 
     blocks = form == "block"
     (tokens, depth), columns = x.shape, weights[0].shape[0]
-    across, down = depth // 128, columns // 128
-    x_scale = torch.rand(tokens, across if blocks else 1, device="cuda") + 0.5
-    w_scale = torch.rand((down, across) if blocks else (columns,), device="cuda") + 0.5
+    x_scale, w_scale = _scales(form, tokens, columns, depth)
     ours = partial(
-        scaled_linear, x, x_scale=x_scale, w_scale=w_scale, bias=None, ranges=[],
+        scaled_linear, x, x_scale=x_scale, w_scale=w_scale, bias=None,
+        ranges=[columns] if form == "tensor" else [],
         dtype=torch.bfloat16, through=lambda kernel: kernel,
     )  # fmt: skip
 
     def theirs(weight: Any) -> Any:
-        left, right = (x_scale.t().contiguous().t(), w_scale.t()) if blocks else (
-            x_scale, w_scale[None, :]
-        )  # fmt: skip
+        left, right = x_scale, w_scale if form == "tensor" else w_scale[None, :]
+        if blocks:
+            left, right = x_scale.t().contiguous().t(), w_scale.t()
         fast = form.endswith("fast sums")
         return torch._scaled_mm(
             x, weight.t(), left, right, out_dtype=torch.bfloat16, use_fast_accum=fast
@@ -121,7 +160,39 @@ def _pair(form: str, x: Any, weights: list[Any]) -> dict[str, Any]:
     if not difference <= AGREE:
         raise SystemExit(f"{form} {tuple(x.shape)}: the results differ by {difference:.3g}")
     told["torch_us"] = microseconds([partial(theirs, one) for one in weights])
+    if tokens >= STORED_FROM and form in STORED_FORMS:
+        shape = _shape(tokens, columns, depth, form)
+        told |= _of_store(stored, shape, x, weights, (x_scale, w_scale), want)
     return {**told, "difference": difference}
+
+
+def _scales(form: str, tokens: int, columns: int, depth: int) -> tuple[Any, Any]:
+    """Scales of activations and of weights."""
+    import torch
+
+    across, down = depth // 128, columns // 128
+    sizes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "tensor": ((1,), (1,)),
+        "block": ((tokens, across), (down, across)),
+    }
+    left, right = sizes.get(form, ((tokens, 1), (columns,)))
+    return torch.rand(left, device="cuda") + 0.5, torch.rand(right, device="cuda") + 0.5
+
+
+def _of_store(
+    stored: Stored, shape: GemmShape, x: Any, weights: list[Any], scales: tuple[Any, Any], want: Any
+) -> dict[str, Any]:
+    """The store's product over the same tensors, held against torch's result."""
+    import torch
+
+    why = stored.lacking(shape)
+    if why:
+        return {"store_us": None, "store_why": why}
+    micros, made = replay(stored.entries[shape], x, weights, scales, torch.bfloat16)
+    difference = float((made[0].float() - want).abs().max() / want.abs().max())
+    if not difference <= AGREE:
+        raise SystemExit(f"{shape}: the store's result differs from torch's by {difference:.3g}")
+    return {"store_us": micros, "store_why": "", "store_difference": difference}
 
 
 if __name__ == "__main__":
