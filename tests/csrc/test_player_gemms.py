@@ -9,10 +9,11 @@ import pytest
 from support.fake_cuda import Fake
 from support.fake_cuda.fixtures import RawArena
 from support.player_case import full, launched, plain, playing
-from support.step_tables import HIDDEN, TOKENS, VOCAB, toy_step, with_table
+from support.step_tables import HIDDEN, TOKENS, VOCAB, Step, toy_step, with_table
 from support.supply_case import WORKSPACE, entry, offered, offers, player, supplied
 
 from vcc.cache.errors import GraphError, IntegrityError
+from vcc.engine.graphs.table.types import Edge, Segment, SegmentKind
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
 
 
@@ -74,15 +75,27 @@ def test_an_operand_beyond_its_region_is_refused(arena: RawArena) -> None:
 
 
 @pytest.mark.parametrize("edge", [0, 1])
-def test_edges_inside_an_entry_are_those_of_the_graph(
+def test_kernels_of_an_entry_follow_each_other_by_full_edges(
     fake: Fake, arena: RawArena, edge: int
 ) -> None:
-    """The player reads them back and would refuse others."""
+    """cuBLASLt's programmatic edges make the launch of a graph dear, and no step sooner."""
     with player(arena, (4, entry(4, edge=edge))) as handle:
         handle.place(4, 4, 1, 1)
         handle.build([full(4, 2)], 1, 0)
         wanted = launched(fake, handle, plain(4, 2))
         assert launched(fake, handle, full(4, 2)) == wanted
+        stats = handle.stats()
+        assert (stats["programmatic_edges"], stats["full_edges"]) == (0, 0)
+
+
+def programmatic() -> Step:
+    """A step whose table orders it by edges, the first a programmatic one."""
+    table = toy_step().table
+    kept = [index for index, node in enumerate(table.nodes[1:-1], 1) if not node.when]
+    nodes = tuple(table.nodes[index] for index in kept)
+    edges = (Edge(0, 1, 1, 1), *(Edge(index, index + 1) for index in range(1, len(nodes) - 1)))
+    segments = (Segment(SegmentKind.PIECE, "4" * 16, len(nodes)),)
+    return Step(replace(table, nodes=nodes, segments=segments, edges=edges))
 
 
 @pytest.mark.parametrize(("drops", "full_edges"), [("0", 0), ("1", 1), ("2", 0)])
@@ -91,24 +104,22 @@ def test_a_full_edge_for_a_programmatic_one_is_taken_and_counted(
 ) -> None:
     """It only orders more. Drivers that drop the data of edges added together keep it here."""
     monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", drops)
-    with player(arena, (4, entry(4, edge=1))) as handle:
-        handle.place(4, 4, 1, 1)
-        handle.build([full(4, 2)], 1, 0)
+    with playing(arena, programmatic()) as handle:
+        handle.build([full(4, 4)], 1, 0)
         stats = handle.stats()
         assert (stats["programmatic_edges"], stats["full_edges"]) == (1, full_edges)
         assert ("waits for the end" in stats.get("full_edges_why", "")) == bool(full_edges)
-        assert launched(fake, handle, full(4, 2)) == launched(fake, handle, plain(4, 2))
+        assert launched(fake, handle, full(4, 4)) == launched(fake, handle, plain(4, 4))
 
 
 def test_an_edge_that_is_neither_the_wanted_nor_a_full_one_is_refused(
     arena: RawArena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VCC_FAKE_DROP_EDGE_DATA", "3")
-    with player(arena, (4, entry(4, edge=1))) as handle:
-        handle.place(4, 4, 1, 1)
-        refused = r"splitk.*type 1 from port 0 to port 0, not type 1 from port 1"
+    with playing(arena, programmatic()) as handle:
+        refused = r"gemm.*type 1 from port 0 to port 0, not type 1 from port 1"
         with pytest.raises(GraphError, match=refused) as told:
-            handle.build([full(4, 2)], 1, 0)
+            handle.build([full(4, 4)], 1, 0)
         assert "--mode none" in told.value.hint
 
 
