@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,7 @@ class Known:
 
     Attributes:
         pools: where they lie.
-        mappings: of its process.
+        mappings: of its process, ascending.
     """
 
     pools: Addresses | None = None
@@ -79,9 +80,9 @@ class Known:
             yield f"{self.pools.start - value:#x} before the pools"
 
     def _mapped(self, value: int) -> Iterable[str]:
-        for one in self.mappings:
-            if one.start <= value < one.end:
-                yield f"{one.name} + {value - one.start:#x}"
+        at = bisect(self.mappings, value, key=lambda one: one.start) - 1
+        if at >= 0 and value < self.mappings[at].end:
+            yield f"{self.mappings[at].name} + {value - self.mappings[at].start:#x}"
 
 
 def _mapping(line: str) -> Mapping:

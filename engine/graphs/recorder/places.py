@@ -44,7 +44,10 @@ class Places:
 
     def in_region(self, value: int) -> bool:
         """Whether an address lies in a region at either place."""
-        return any(start <= value < end for start, end in self._spans())
+        for one in self.moves:  # of every word of a recording
+            if 0 <= value - one.first < one.size or 0 <= value - one.second < one.size:
+                return True
+        return False
 
     def is_ours(self, capture: int, value: int) -> bool:
         """Whether an address lies in a region, or where one was reserved in that capture."""

@@ -114,7 +114,7 @@ def spread_device(name: str) -> None:
 def on_spread_stack(name: str, task: Callable[[], Result]) -> Result:
     """Call `task` further down the stack; in this thread, which signals and torch know."""
     frames, limit = SPREADS[name].frames, sys.getrecursionlimit()
-    sys.setrecursionlimit(limit + 2 * frames)
+    sys.setrecursionlimit(limit + 4 * frames)
     try:
         return _deeper(frames, task)
     finally:

@@ -74,18 +74,15 @@ class _Word:
 
     at: int
     each: tuple[bytes, ...]
+    values: tuple[int, ...]
     live: tuple[bool, ...]
     host: bool
     dead: bool
     one_process: bool
 
     @property
-    def values(self) -> tuple[int, ...]:
-        return tuple(int.from_bytes(one, "little") for one in self.each)
-
-    @property
     def is_constant(self) -> bool:
-        return len(set(self.each)) == 1
+        return self.each[0] == self.each[1] == self.each[2]
 
     @property
     def is_steady(self) -> bool:
@@ -95,12 +92,16 @@ class _Word:
     @property
     def kept(self) -> bytes:
         """The bytes that all agree on, and zero elsewhere."""
+        if self.is_constant and not self.dead:
+            return self.each[0]
         triples = zip(*self.each, strict=True)
         return bytes(a if a == b == c and not self.dead else 0 for a, b, c in triples)
 
     @property
     def noise(self) -> int:
         """How many bytes are not kept."""
+        if self.is_constant and not self.dead:
+            return 0
         return sum(self.dead or not a == b == c for a, b, c in zip(*self.each, strict=True))
 
 
@@ -136,11 +137,12 @@ def relocate(where: str, captured: Captured, places: Places) -> Relocated:
 def _words(captured: Captured) -> Iterator[_Word]:
     blocks = (captured.first, captured.second, captured.again)
     for at in range(0, len(captured.first), WORD):
-        words = tuple(block[at : at + WORD] for block in blocks)
+        words = tuple([block[at : at + WORD] for block in blocks])
+        values = tuple([int.from_bytes(word, "little") for word in words])
+        live = tuple([at in offsets for offsets in captured.live])
         host, one_process = at in captured.host, captured.one_process
-        large = all(int.from_bytes(word, "little") >= HALF for word in words)
-        live = tuple(at in offsets for offsets in captured.live)
-        yield _Word(at, words, live, host, host and large and one_process, one_process)
+        dead = host and one_process and min(values) >= HALF
+        yield _Word(at, words, values, live, host, dead, one_process)
 
 
 def _pointer(word: _Word, places: Places) -> tuple[int, int] | None:
@@ -166,6 +168,8 @@ def _stays(word: _Word, places: Places) -> bool:
 
 def _is_outside(word: _Word, places: Places) -> bool:
     """Memory that a kernel reads is there in every capture; where it lies tells nothing then."""
+    if not any(word.live):
+        return False
     rows = enumerate(zip(word.values, word.live, strict=True))
     outside = [live and not places.is_ours(capture, value) for capture, (value, live) in rows]
     return any(outside) if word.is_steady else all(outside)
@@ -191,6 +195,7 @@ _REFUSED: tuple[tuple[Callable[[_Word, Places], bool], str], ...] = (
 
 def _unsteady(word: _Word, places: Places) -> Iterator[str]:
     """Says what a zeroed word was that moved with the placement, or between regions' addresses."""
-    in_regions = all(places.in_region(word.values[i]) for i in (0, 2))
-    if not word.is_constant and not word.host and (word.is_steady or in_regions):
+    if word.is_constant or word.host:
+        return
+    if word.is_steady or all(places.in_region(word.values[i]) for i in (0, 2)):
         yield f"byte {word.at} was {places.tell(word.values, word.live)}"

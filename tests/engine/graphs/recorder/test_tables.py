@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.fake_libraries import environment
 
-from vcc.cache.errors import GraphError
+from vcc.cache.errors import GraphError, VccError
 from vcc.engine import native
 from vcc.engine.graphs.recorder import samples
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, Addresses
@@ -126,8 +126,9 @@ def test_an_output_that_differs_is_refused_by_descriptor(
     folders: tuple[Path, Path, Path], doubles: None
 ) -> None:
     (folders[0] / f"{ONLY.file}.out").write_bytes(bytes(4 * WIDTH))
-    tables = replace(tables_of(recording(), folders), unsteady=("1.1.0: node 0 (k), byte 0",))
-    wrong = r"1\.1\.0: \d+ of 256 bytes differ; 1\.1\.0: node 0 \(k\), byte 0"
+    unsteady = tuple(f"1.1.0: node 0 (k), byte {8 * at}" for at in range(7))
+    tables = replace(tables_of(recording(), folders), unsteady=unsteady)
+    wrong = r"1\.1\.0: \d+ of 256 bytes differ; 1\.1\.0: node 0 \(k\), byte 0; .*; and 2 more words"
     with pytest.raises(GraphError, match=wrong):
         prove(recording(), tables, folders[0])
 
@@ -151,6 +152,16 @@ def test_captures_that_place_things_differently_are_refused(
     leave(folders[1], (PIECE, WHOLE, graph))
     with pytest.raises(GraphError, match="node 0"):
         tables_of(recording(), folders)
+
+
+def test_a_replay_that_fails_tells_what_was_zeroed(
+    folders: tuple[Path, Path, Path], doubles: None
+) -> None:
+    """As an illegal address does where a pointer became zero."""
+    tables = replace(tables_of(recording(), folders), unsteady=("1.1.0: node 0 (k), byte 0",))
+    broken = replace(tables, blobs={ONLY.blob: tables.blobs[ONLY.blob][:-8]})
+    with pytest.raises(VccError, match=r"; 1\.1\.0: node 0 \(k\), byte 0$"):
+        prove(recording(), broken, folders[0])
 
 
 def test_a_checker_that_dies_is_an_error(
