@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.places import Move, Places
@@ -17,8 +14,6 @@ from vcc.engine.graphs.recorder.words import NONE, Captured, relocate
 WEIGHTS = Move(0, 0x6123_4560_0000, 0x7456_7890_0000, 1 << 20)
 SPACE = Move(1, 0x6200_0020_0000, 0x70F0_0060_0000, 1 << 16)
 PLACES = Places((WEIGHTS, SPACE))
-
-CONSTANT, POINTER, NOISE, STACK = "constant", "pointer", "noise", "stack"
 
 
 def block(*words: int) -> bytes:
@@ -252,44 +247,6 @@ def test_blocks_of_two_sizes_are_refused() -> None:
 def test_a_tail_shorter_than_a_word_is_kept() -> None:
     found = relocate("n", Captured(b"\x01\x02\x03", b"\x01\x02\x03", b"\x01\x02\x03"), PLACES)
     assert found.block == b"\x01\x02\x03"
-
-
-WORDS = st.lists(
-    st.one_of(
-        st.tuples(st.just(CONSTANT), st.integers(0, 2**32)),
-        st.tuples(st.just(POINTER), st.integers(0, SPACE.size - 1)),
-        st.tuples(st.just(NOISE), st.integers(0, 2**32)),
-        st.tuples(st.just(STACK), st.integers(0, 2**32)),
-    ),
-    max_size=24,
-)
-
-
-@given(WORDS)
-def test_every_block_comes_back_at_a_third_place(words: list[tuple[str, int]]) -> None:
-    """Whatever was mixed: constants stay, pointers name their offsets, nothing else remains."""
-    triples = [TRIPLES[kind](value) for kind, value in words]
-    found = relocate("n", captured(*triples) if triples else Captured(b"", b"", b""), PLACES)
-    pointers = {at: (region, offset) for at, region, offset in found.pointers}
-    for index, (kind, value) in enumerate(words):
-        at = 8 * index
-        word = int.from_bytes(found.block[at : at + 8], "little")
-        assert pointers.get(at) == ((1, value) if kind is POINTER else None)
-        assert word == KEPT.get(kind, lambda value: 0)(value)
-
-
-EVERY_BYTE = 0x0101_0101_0101_0101
-TRIPLES: dict[str, Callable[[int], tuple[int, int, int]]] = {
-    CONSTANT: lambda value: (value, value, value),
-    POINTER: lambda at: (SPACE.first + at, SPACE.second + at, SPACE.first + at),
-    NOISE: lambda value: (value, value ^ EVERY_BYTE, value ^ 2 * EVERY_BYTE),
-    STACK: lambda at: (0x7FFE_0000_0000 + at, 0x7FFD_0000_0000 + at, 0x7FFC_0000_0000 + at),
-}
-KEPT: dict[str, Callable[[int], int]] = {
-    CONSTANT: lambda value: value,
-    STACK: lambda at: TRIPLES[STACK](at)[0] & TRIPLES[STACK](at)[1] & 0x7F00_FFFF_FFFF,
-}
-"""What stays of a word; of an address of the stack only what does not differ."""
 
 
 def test_of_one_process_what_moved_and_is_more_than_half_an_old_address_is_refused() -> None:
