@@ -106,3 +106,10 @@ def test_what_lies_at_a_refused_place_is_named() -> None:
     there = Addresses.at(start, FIRST, (PAGE, PAGE, PAGE, PAGE))
     with pytest.raises(DeviceError, match=r"\[stack\]|rw-p"):
         place(AGAIN, REGIONS, FREE, there, FakeDriver(refused=(start,)))
+
+
+@pytest.mark.parametrize("wish", WISHES[SECOND][:3], ids=hex)
+def test_what_is_written_over_the_fifth_byte_of_an_address_shows(wish: int) -> None:
+    """Whatever is carried into it: else a flag there goes with an old address of a region."""
+    apart = (wish - WISHES[FIRST][0] >> 32) % 256
+    assert 1 < apart < 255
