@@ -110,9 +110,9 @@ class Tuned(Played):
         products = said["products"]
         routes = {(one["route"], one["scales"], one["c"]) for one in products if one["scales"]}
         print(sorted(routes))
-        wrong = [one for one in products if one["scales"] in ("tensor", "rows") and not one["c"]]
-        assert wrong, "no product of fp8 could come from the store"
-        assert all(one["route"] == "store" for one in wrong), routes
+        fp8 = [one for one in products if one["scales"] in ("tensor", "rows") and not one["c"]]
+        assert fp8, "no product of fp8 could come from the store"
+        assert all(one["route"] == "store" for one in fp8), routes
 
 
 @pytest.mark.parametrize(
