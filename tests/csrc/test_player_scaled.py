@@ -15,10 +15,13 @@ from support.scaled_step import (
     scaled_player,
     scaled_step,
 )
-from support.step_tables import TOKENS
+from support.step_tables import HIDDEN, TOKENS
 
 from vcc.cache.errors import GraphError
+from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.tune.families import Products
+from vcc.engine.tune.wanted import products_of_tables
 
 
 def bases(handle: PlayerHandle) -> tuple[int, int]:
@@ -91,6 +94,20 @@ def test_an_entry_of_other_scales_or_with_a_bias_is_another_product(
     entry = scaled_entry(8, "rows")
     with scaled_player(arena, scaled_step("rows"), [other], entry) as handle:  # type: ignore[list-item]
         assert product(fake, handle, 8).name == "scaled_linear"
+
+
+@pytest.mark.parametrize("scales", ["tensor", "rows", "blocks", "mixed"])
+def test_a_player_says_of_its_products_what_the_table_does(arena: RawArena, scales: str) -> None:
+    step = scaled_step(scales, has_c=True)
+    with scaled_player(arena, step, []) as handle:
+        told = Products.told(handle.products())
+    assert told == products_of_tables([decode(step.data)])
+    family = (HIDDEN, HIDDEN, "float8_e4m3fn", True, "bfloat16", scales)
+    assert told.gemms[family] == TOKENS
+    storable = {row[1:] for row in told.rows((8, TOKENS))}
+    refused = {one.shape.scales: one.why for one in told.unstorable()}
+    assert (family in storable) == (scales in ("tensor", "rows"))
+    assert set(refused) == ({scales} - {"tensor", "rows"})
 
 
 def test_scales_beyond_their_region_are_refused(arena: RawArena) -> None:

@@ -93,8 +93,8 @@ def test_the_ends_of_ranges_are_worth_recording() -> None:
     tables = [decode(data) for data in blobs_of().values()]
     found = products_of_tables(tables)
     assert found.gemms == {
-        (HIDDEN, HIDDEN, "bfloat16", False): TOKENS,
-        (VOCAB, HIDDEN, "bfloat16", False): 8,
+        (HIDDEN, HIDDEN, "bfloat16", False, "", ""): TOKENS,
+        (VOCAB, HIDDEN, "bfloat16", False, "", ""): 8,
     }
     assert found.ends == (8, TOKENS), "the second product has a row a sequence in all of them"
     assert len(tables) == len(RANGES)
