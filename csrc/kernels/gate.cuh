@@ -40,7 +40,8 @@ __device__ inline Chunk gated(const Chunk& gate, const Chunk& up, const Act& act
   return result;
 }
 
-constexpr int kTogether = 4;  // chunks of gate and of up that a thread has under way
+constexpr int kTogether = 2;  // chunks of gate and of up that a thread has under way
+constexpr int kLoaded = 4;    // the same where it keeps a row's results
 
 // What becomes of a result, which lies `ahead` values behind `home`; where kBlock, whole blocks.
 template <Quant kQuant, bool kAligned, class T>
@@ -109,19 +110,23 @@ __device__ inline void gate_kept(const Gated<T>& g, const Act& act) {
   const int first = first_chunk<kCount>(place.thread) * kValues<T>;
   const int left = (place.there ? g.width : 0) - first;
   const T* x = g.x + place.row * g.x_stride + first;
-  Chunk part[kCount], up[kCount];
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const int at = i * kApart;
-    part[i] = load<true, true>(x + at, left - at);
-    up[i] = load<true, true>(x + g.width + at, left - at);
-  }
+  Chunk part[kCount], up[kLoaded];
   Largest<T> largest;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    part[i] = gated<T>(part[i], up[i], act);
-    keep_packed(part[i]);
-    if (left > i * kApart) largest.add(part[i]);
+  for (int begin = 0; begin < kCount; begin += kLoaded) {
+#pragma unroll
+    for (int i = 0; i < kLoaded; ++i) {
+      const int at = (begin + i) * kApart;
+      part[begin + i] = load<true, true>(x + at, left - at);
+      up[i] = load<true, true>(x + g.width + at, left - at);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoaded; ++i) {
+      Chunk& result = part[begin + i];
+      result = gated<T>(result, up[i], act);
+      keep_packed(result);
+      if (left > (begin + i) * kApart) largest.add(result);
+    }
   }
   const Divider divide = row_divider(g, place, largest.value());
   fp8* to = g.quantised + place.row * g.width + first;

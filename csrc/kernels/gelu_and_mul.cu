@@ -3,7 +3,7 @@
 #include "gate.cuh"
 
 #define KERNEL(name, T)                                                                \
-  VCC_KERNEL(256, 3, vcc_gelu_and_mul_##name, const T* x, T* out, int rows, int width, \
+  VCC_KERNEL(256, 5, vcc_gelu_and_mul_##name, const T* x, T* out, int rows, int width, \
              int row_blocks, int64_t x_stride, int tanh) {                             \
     vcc::Gated<T> g{};                                                                 \
     g.x = x, g.out = out;                                                              \

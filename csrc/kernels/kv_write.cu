@@ -58,7 +58,7 @@ __device__ inline void kv_write(const KvWrite<T, C>& w) {
 }  // namespace vcc
 
 #define KERNEL(name, T)                                                                         \
-  VCC_KERNEL(512, 2, vcc_kv_write_##name, const T* k, const T* v, T* kv_cache,                  \
+  VCC_KERNEL(256, VCC_FULL, vcc_kv_write_##name, const T* k, const T* v, T* kv_cache,           \
              const int* slot_mapping, int width, int block_size, int64_t k_stride,              \
              int64_t v_stride, int64_t plane, int64_t block_stride, int64_t slot_stride) {      \
     vcc::kv_write(vcc::KvWrite<T, T>{k, v, kv_cache, slot_mapping, width, block_size, k_stride, \
@@ -67,7 +67,7 @@ __device__ inline void kv_write(const KvWrite<T, C>& w) {
 VCC_EACH_TYPE(KERNEL)
 
 #define KV_FP8_KERNEL(name, T)                                                                    \
-  VCC_KERNEL(512, 1, vcc_kv_write_fp8_##name, const T* k, const T* v, vcc::fp8* kv_cache,         \
+  VCC_KERNEL(256, 1, vcc_kv_write_fp8_##name, const T* k, const T* v, vcc::fp8* kv_cache,         \
              const int* slot_mapping, int width, int block_size, int64_t k_stride,                \
              int64_t v_stride, int64_t plane, int64_t block_stride, int64_t slot_stride,          \
              const float* kv_scale) {                                                             \

@@ -190,25 +190,25 @@ __device__ inline OwnScale own_scale(const Chunk (&part)[kCount], float least) {
 template <int kCount, class T>
 __device__ inline void store_blocks(T, fp8* to, float* scales, const Chunk (&part)[kCount],
                                     int apart, int left, float least) {
-  if constexpr (sizeof(T) == 2) {
-    const OwnScale own = own_scale<kCount, T>(part, least);
-    if (!__any_sync(kAll, own.by.divide.lifted)) {
-      const int lane = threadIdx.x % kWarp;
-      if (left > own.chunk * apart) {
-        write_value(scales + own.chunk * apart / kBlockValues, own.by.scale);
-      }
+  if constexpr (sizeof(T) == 4) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const Divider divide = own.by.divide.of_lane((lane & 16) | i * kLanesOfScale<kCount>);
-        store_quantised<true, T>(to + i * apart, part[i], divide, left - i * apart);
-      }
-      return;
+    for (int i = 0; i < kCount; ++i) {
+      store_block<true, T>(to + i * apart, scales + i * apart / kBlockValues, part[i],
+                           left - i * apart, least);
     }
-  }
+  } else {
+    const OwnScale own = own_scale<kCount, T>(part, least);
+    if (left > own.chunk * apart) {
+      write_value(scales + own.chunk * apart / kBlockValues, own.by.scale);
+    }
+    const bool common = !__any_sync(kAll, own.by.divide.lifted);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    store_block<true, T>(to + i * apart, scales + i * apart / kBlockValues, part[i],
-                         left - i * apart, least);
+    for (int i = 0; i < kCount; ++i) {
+      const int lane = (threadIdx.x & 16) | i * kLanesOfScale<kCount>;
+      const Divider divide =
+          common ? own.by.divide.of_lane(lane) : Divider(__shfl_sync(kAll, own.by.scale, lane));
+      store_quantised<true, T>(to + i * apart, part[i], divide, left - i * apart);
+    }
   }
 }
 

@@ -14,5 +14,5 @@
   }
 #define KERNEL(name, T, kept, threads, blocks)                \
   FORM(row, vcc::Quant::kRow, name, T, kept, threads, blocks) \
-  FORM(block, vcc::Quant::kBlock, name, T, kept, threads, VCC_FEWER(blocks))
+  FORM(block, vcc::Quant::kBlock, name, T, kept, threads, VCC_TIGHT(blocks))
 VCC_EACH_ROW(KERNEL)

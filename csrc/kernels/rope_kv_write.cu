@@ -14,7 +14,7 @@
   vcc::rope<false, true>(r);
 
 #define KERNEL(name, T)                                                                          \
-  VCC_KERNEL(512, VCC_TIGHT(2), vcc_rope_kv_write_##name, const T* q, const T* k, const T* v,    \
+  VCC_KERNEL(256, VCC_TIGHT(4), vcc_rope_kv_write_##name, const T* q, const T* k, const T* v,    \
              const float* cos, const float* sin, T* kv_cache, const int* slot_mapping, T* q_out, \
              int heads, int kv_heads, int head_dim, int half, int lanes, int block_size,         \
              int64_t q_stride, int64_t k_stride, int64_t v_stride, int64_t cos_stride,           \
@@ -24,7 +24,7 @@
 VCC_EACH_TYPE(KERNEL)
 
 #define ROPE_FP8_KERNEL(name, T)                                                                   \
-  VCC_KERNEL(512, 1, vcc_rope_kv_write_fp8_##name, const T* q, const T* k, const T* v,             \
+  VCC_KERNEL(256, 1, vcc_rope_kv_write_fp8_##name, const T* q, const T* k, const T* v,             \
              const float* cos, const float* sin, vcc::fp8* kv_cache, const int* slot_mapping,      \
              T* q_out, int heads, int kv_heads, int head_dim, int half, int lanes, int block_size, \
              int64_t q_stride, int64_t k_stride, int64_t v_stride, int64_t cos_stride,             \

@@ -3,7 +3,7 @@
 #include "rope.cuh"
 
 #define KERNEL(name, T)                                                                       \
-  VCC_KERNEL(512, VCC_TIGHT(2), vcc_rotary_embedding_##name, const T* q, const T* k,          \
+  VCC_KERNEL(256, VCC_TIGHT(4), vcc_rotary_embedding_##name, const T* q, const T* k,          \
              const float* cos, const float* sin, T* q_out, T* k_out, int heads, int kv_heads, \
              int head_dim, int half, int lanes, int64_t q_stride, int64_t k_stride,           \
              int64_t cos_stride, int64_t sin_stride) {                                        \

@@ -72,14 +72,12 @@ __device__ inline float over_warps(float share, int row_threads) {
   constexpr int kEach = sizeof(Chunk) / sizeof(float), kFew = 8;
   if (warps > kFew) return over_lanes<Join>(shares[lane], kWarp);
   const auto* all = reinterpret_cast<const Chunk*>(shares);
-  float found = Join::kNothing;
-#pragma unroll
-  for (int i = 0; i < kFew / kEach; ++i) {
-    const Chunk four = all[i];
-#pragma unroll
-    for (const uint32_t word : four.word) found = Join::join(found, as_float(word));
-  }
-  return found;
+  const auto joined = [](const Chunk& four) {
+    return Join::join(Join::join(as_float(four.word[0]), as_float(four.word[1])),
+                      Join::join(as_float(four.word[2]), as_float(four.word[3])));
+  };
+  const float found = joined(all[0]);
+  return warps > kEach ? Join::join(found, joined(all[1])) : found;
 }
 
 // Over the threads of a row; each of them gets the result. At most once a kernel for each Join.

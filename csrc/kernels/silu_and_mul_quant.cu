@@ -3,7 +3,7 @@
 #include "gate.cuh"
 
 #define KERNEL(name, T)                                                                            \
-  VCC_KERNEL(256, 4, vcc_silu_and_mul_quant_##name, const T* x, const float* scale, vcc::fp8* out, \
+  VCC_KERNEL(256, 5, vcc_silu_and_mul_quant_##name, const T* x, const float* scale, vcc::fp8* out, \
              int rows, int width, int row_blocks, int64_t x_stride) {                              \
     vcc::Gated<T> g{};                                                                             \
     g.x = x, g.scale = scale, g.quantised = out;                                                   \

@@ -6,7 +6,7 @@
 namespace vcc::cuda {
 namespace {
 
-constexpr int64_t kMostThreads = 512, kHeadsAtOnce = 2;
+constexpr int64_t kMostThreads = 256, kHeadsAtOnce = 2, kChunksAtOnce = 2;
 
 struct Cache {
   int64_t block_size, width, plane, block_stride, slot_stride;
@@ -157,7 +157,8 @@ void kv_write(const Tensor& k, const Tensor& v, const Tensor& kv_cache, const Te
   launch.i64(cache.plane).i64(cache.block_stride).i64(cache.slot_stride);
   add_scales(launch, cache, kv_scale, k, op);
   const int64_t chunks = chunks_of(cache.width, static_cast<int64_t>(k.element_size()));
-  launch.run(symbol, k.size(0), static_cast<int>(std::min(kMostThreads, warps(chunks))), k);
+  const int64_t threads = std::min(kMostThreads, warps(ceildiv(chunks, kChunksAtOnce)));
+  launch.run(symbol, k.size(0), static_cast<int>(threads), k);
 }
 
 void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& cos,

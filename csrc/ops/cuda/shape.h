@@ -8,7 +8,8 @@
 namespace vcc::cuda {
 
 constexpr int64_t kMostWidth = 16384, kNarrow = 8192;
-constexpr int64_t kWarp = 32, kChunk = 16, kKept = 4, kSmallBlock = 256, kTogether = 4;
+constexpr int64_t kWarp = 32, kChunk = 16, kSmallBlock = 256;
+constexpr int64_t kKept = 4, kKeptOfWideGates = 8, kTogether = 2;  // chunks of a thread
 
 inline int64_t ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t warps(int64_t threads) { return ceildiv(threads, kWarp) * kWarp; }
@@ -23,13 +24,13 @@ struct RowShape {
   int64_t blocks(int64_t rows) const { return ceildiv(rows, threads / row_threads); }
 };
 
-inline RowShape row_shape(int64_t width, int64_t item) {
+inline RowShape row_shape(int64_t width, int64_t item, bool gated = false) {
   const int64_t chunks = chunks_of(width, item);
   const bool wide = width > kNarrow;
   if (chunks <= kWarp * kKept) {
     return {wide, std::min(kWarp, power_of_two(chunks)), kSmallBlock};
   }
-  const int64_t threads = warps(ceildiv(chunks, kKept));
+  const int64_t threads = warps(ceildiv(chunks, gated && wide ? kKeptOfWideGates : kKept));
   return {wide, threads, threads};
 }
 

@@ -54,7 +54,7 @@ def _dynamic(op: str, x: Tensor, half: Tensor, numbers: Mapping[str, Any]) -> Cu
     if kind == "row":
         if half.width > MOST_WIDTH:
             raise refused(op, f"rows have {half.width} values; kernels take {MOST_WIDTH} at most")
-        rows = row_shape(half.width, x.dtype)
+        rows = row_shape(half.width, x.dtype, gated=True)
         symbol = f"{base}_{'wide_' if rows.wide else ''}{short}"
         blocks, threads = rows.blocks(x.rows), rows.threads
         share = ("row_threads", rows.row_threads)

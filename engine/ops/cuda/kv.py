@@ -20,7 +20,7 @@ from vcc.engine.ops.cuda.call import (
     warps,
 )
 
-MOST_THREADS = 512
+CHUNKS_AT_ONCE, MOST_THREADS = 2, 256
 
 
 def kv_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> CudaCall:
@@ -37,7 +37,7 @@ def kv_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) 
         op,
         cached_symbol(op, tensors, "k"),
         k.shape[0],
-        min(MOST_THREADS, warps(chunks_of(k.width, k.dtype))),
+        min(MOST_THREADS, warps(-(-chunks_of(k.width, k.dtype) // CHUNKS_AT_ONCE))),
         (
             Parameter("k", own, "k"),
             Parameter("v", own, "v"),

@@ -29,7 +29,7 @@ from vcc.engine.ops.cuda.kv import (
     scale_parameter,
 )
 
-HEADS_AT_ONCE, MOST_THREADS = 2, 512
+HEADS_AT_ONCE, MOST_THREADS = 2, 256
 
 
 def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> CudaCall:

@@ -17,8 +17,11 @@ NARROW = 8192
 KEPT = 4
 """Chunks of a row that a thread keeps at most (VCC_EACH_ROW)."""
 
+KEPT_OF_WIDE_GATES = 8
+"""The same of a gate's results, where its rows are wide (VCC_EACH_GATED_ROW)."""
+
 SMALL_BLOCK = 256
-TOGETHER = 4
+TOGETHER = 2
 """Chunks of gate and of up that a thread has under way (kTogether)."""
 
 
@@ -41,12 +44,13 @@ class RowShape:
         return ceildiv(rows, self.threads // self.row_threads)
 
 
-def row_shape(width: int, dtype: str) -> RowShape:
-    """The launch for rows of `width` values, 16384 at most."""
+def row_shape(width: int, dtype: str, *, gated: bool = False) -> RowShape:
+    """The launch for rows of `width` values, 16384 at most; `gated`: of a gate's results."""
     chunks, wide = chunks_of(width, dtype), width > NARROW
     if chunks <= WARP * KEPT:
         return RowShape(wide, min(WARP, 1 << max(chunks - 1, 0).bit_length()), SMALL_BLOCK)
-    threads = warps(-(-chunks // KEPT))
+    kept = KEPT_OF_WIDE_GATES if gated and wide else KEPT
+    threads = warps(-(-chunks // kept))
     return RowShape(wide, threads, threads)
 
 

@@ -18,7 +18,7 @@ from vcc.engine.graphs.expr import evaluate
 from vcc.engine.ops.cuda import cubins
 from vcc.engine.ops.cuda.call import CudaCall, Tensor, row_stride
 from vcc.engine.ops.cuda.kernel import kernel_of
-from vcc.engine.ops.cuda.rows import KEPT, row_shape
+from vcc.engine.ops.cuda.rows import KEPT, KEPT_OF_WIDE_GATES, row_shape
 from vcc.engine.ops.cuda.table import BUILDERS, cuda_call
 from vcc.engine.ops.schemas import OPS
 from vcc.engine.ops.surfaces import csrc
@@ -85,13 +85,15 @@ def test_a_target_without_cubins_is_refused_with_the_reason() -> None:
 
 @pytest.mark.parametrize("width", [1, 8, 64, 100, 512, 1024, 4096, 8192, 8193, 16384])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_the_threads_of_a_row_hold_all_of_it(width: int, dtype: str) -> None:
-    shape = row_shape(width, dtype)
+@pytest.mark.parametrize("gated", [False, True])
+def test_the_threads_of_a_row_hold_all_of_it(width: int, dtype: str, gated: bool) -> None:
+    shape = row_shape(width, dtype, gated=gated)
     values = 8 if dtype == "bfloat16" else 4
-    assert shape.row_threads * KEPT * values >= width
+    kept = KEPT_OF_WIDE_GATES if gated and shape.wide else KEPT
+    assert shape.row_threads * kept * values >= width
     assert shape.threads % 32 == 0
     narrow = 256 if dtype == "bfloat16" else 512
-    assert shape.threads <= (2 * narrow if shape.wide else narrow)
+    assert shape.threads <= (2 * narrow if shape.wide and not gated else narrow)
     small = shape.row_threads <= 32
     assert (
         shape.row_threads & (shape.row_threads - 1) == 0
