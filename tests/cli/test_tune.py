@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from vcc.cache.manifest import Manifest
 from vcc.cache.store import Store
 from vcc.engine import native
 from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.layout import FP8
 from vcc.engine.graphs.table.types import (
     READ,
     WRITE,
@@ -41,6 +43,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 CODE = cubin({"linear": (8, 8, 8, 8, 8, 4, 4, 4, 8, 8), "reduce": (8, 8, 8, 4, 4, 8, 8)})
+SCALED = cubin({"scaled_linear": (8, 8, 8, 8, 8, 8, 4, 8, 8)})
 N, K, MOST = 64, 32, 512
 
 
@@ -70,9 +73,34 @@ def step_table() -> NodeTable:
     )
 
 
+def scaled_table() -> NodeTable:
+    """Products of fp8: with scales by row, and with scales that cuBLASLt does not have."""
+    digest = Digest.of(SCALED).hex
+    places = ((0, READ, 0), (8, READ, 1), (24, WRITE, 2), (32, READ, 0), (40, READ, 1))
+    params = tuple(Param(ParamKind.POINTER, access, at, region, 0) for at, access, region in places)
+    kinds = ("rows", "mixed")
+    return replace(
+        step_table(),
+        cubins=((digest, len(SCALED)),),
+        kernels=(Kernel(digest, "scaled_linear", (256, 1, 1), 0, 72),),
+        nodes=tuple(Node(NodeKind.GEMM, target=at, params=params) for at in range(2)),
+        gemms=tuple(Gemm("T", N, K, FP8, False, "bfloat16", one) for one in kinds),
+        variants=tuple(
+            Variant(N, K, FP8, 0, rows, 16, max_rows=most, out="bfloat16", scales=one)
+            for one in kinds
+            for most, rows in ((8, 8), (0, 64))
+        ),
+        segments=(Segment(SegmentKind.PIECE, "0" * 16, 2),),
+    )
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store with one GPU artifact."""
+    return stored(tmp_path, step_table(), CODE)
+
+
+def stored(tmp_path: Path, table: NodeTable, code: bytes) -> Store:
     made = Store.open(tmp_path / "store")
     manifest = Manifest(
         request=(("model.digest", "x"),),
@@ -81,9 +109,7 @@ def store(tmp_path: Path) -> Store:
         title="tiny",
         info={"compilation": {"capture_sizes": [1, 8]}},
     )
-    made.publish(
-        manifest, {"table/step": encode(step_table()), f"cubin/{Digest.of(CODE).hex}": CODE}
-    )
+    made.publish(manifest, {"table/step": encode(table), f"cubin/{Digest.of(code).hex}": code})
     return made
 
 
@@ -133,6 +159,23 @@ def test_text_names_products_and_both_times(store: Store) -> None:
     assert "tiny" in done.stdout
     assert "1x64x32 bfloat16" in done.stdout
     assert "1 products recorded" in done.stdout
+
+
+def test_products_of_fp8_are_recorded_and_timed_and_those_it_has_not_are_named(
+    tmp_path: Path,
+) -> None:
+    store = stored(tmp_path, scaled_table(), SCALED)
+    found = tuned(store, "--rows", "1,200")
+    assert (found["answer"]["recorded"], found["answer"]["self_test"]["passed"]) == (2, True)
+    assert [one["shape"]["scales"] for one in found["measured"]] == ["rows"] * 2
+    assert all(one["stored_ns"] >= 0 and one["variant_ns"] >= 0 for one in found["measured"])
+    (lacking,) = found["unstorable"]
+    assert (lacking["shape"]["scales"], lacking["shape"]["m"]) == ("mixed", MOST)
+    (entry,) = store.entries()
+    assert len(choices(GemmStore(store.root), store.load(entry))) == 2
+    text = tune(store, "--rows", "1").stdout
+    assert f"1x{N}x{K} float8_e4m3fn by rows into bfloat16" in text
+    assert f"not in the store: {MOST}x{N}x{K} float8_e4m3fn by mixed into bfloat16: cuBL" in text
 
 
 def test_an_empty_store_is_a_miss(tmp_path: Path) -> None:
