@@ -120,7 +120,7 @@ def test_after_a_kill_the_next_build_removes_what_was_left(
     command = Command(model, tmp_path / "store", tmp_path / "temp")
     with mark() as name:
         process = command.start(PATH=path, VCC_TEST_MARK=name)
-        assert wait_for(lambda: running(name, "sleep") or process.poll() is not None)
+        assert wait_for(lambda: running(name, "sleep") or process.poll() is not None, 240)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert wait_for(lambda: not marked(name), 10), marked(name)
