@@ -3,11 +3,11 @@
 #include <malloc.h>
 
 #include <exception>
-#include <iterator>
 
 #include "abi/error.h"
 #include "recorder/graph.h"
 #include "recorder/library.h"
+#include "recorder/lt_words.h"
 #include "recorder/stacks.h"
 
 namespace vcc::recorder {
@@ -45,57 +45,6 @@ constexpr int kAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNME
 constexpr uint32_t kAlignment = 16;          // what a node table promises of a tensor
 constexpr uint64_t kWorkspaceLimit = 32u << 20;  // torch's own on Hopper
 
-constexpr struct {
-  uint32_t code;
-  int cuda;
-} kDtypes[] = {{1, 0}, {2, 2}, {3, 14}, {4, 28}};
-
-int cuda_dtype(uint32_t code) {
-  for (const auto& pair : kDtypes) {
-    if (pair.code == code) return pair.cuda;
-  }
-  throw Error(Code::kUsage, "a product of this element type cannot be recorded",
-              "dtype code " + std::to_string(code),
-              "float32, float16 and bfloat16 can, and float8_e4m3fn with scales");
-}
-
-// How scales are called here and there: by table::Scales.
-struct Form {
-  const char* name;
-  const char* mode;
-  int code;  // cublasLtMatmulMatrixScale_t
-  const char* lacking;
-};
-constexpr Form kForms[] = {
-    {"", "", 0, nullptr},
-    {"tensor", "SCALAR_32F", 0, nullptr},
-    {"rows", "OUTER_VEC_32F", 3, nullptr},
-    {"blocks", "VEC128_32F and BLK128x128_32F", 0,
-     "it reads scales of a in another order than the kernels that quantise write them"},
-    {"mixed", "SCALAR_32F and OUTER_VEC_32F", 0,
-     "it has one number for each side, or a number for each row of both"},
-};
-
-const Form& form_of(const Product& product) {
-  if (product.scales < std::size(kForms)) return kForms[product.scales];
-  throw Error(Code::kUsage, "a product with these scales cannot be recorded",
-              "code " + std::to_string(product.scales));
-}
-
-// As cublasGetStatusName says it, which is another library's.
-std::string status_name(int code) {
-  constexpr struct {
-    int code;
-    const char* name;
-  } kNames[] = {{1, "NOT_INITIALIZED"}, {3, "ALLOC_FAILED"},   {7, "INVALID_VALUE"},
-                {8, "ARCH_MISMATCH"},   {11, "MAPPING_ERROR"}, {13, "EXECUTION_FAILED"},
-                {14, "INTERNAL_ERROR"}, {15, "NOT_SUPPORTED"}, {16, "LICENSE_ERROR"}};
-  for (const auto& one : kNames) {
-    if (one.code == code) return std::string("CUBLAS_STATUS_") + one.name;
-  }
-  return "status " + std::to_string(code);
-}
-
 }  // namespace
 
 struct LtCalls {
@@ -124,15 +73,6 @@ void expect(int code, const char* call) {
   if (code == 0) return;
   throw Error(Code::kDevice, std::string(call) + " failed",
               "cuBLASLt answered " + status_name(code));
-}
-
-std::string shape_of(const Product& product) {
-  const Form& form = form_of(product);
-  const std::string sizes =
-      std::to_string(product.m) + "x" + std::to_string(product.n) + "x" + std::to_string(product.k);
-  if (product.scales == 0) return sizes;
-  return sizes + " of fp8 into dtype " + std::to_string(product.out) + ", scales: " + form.name +
-         " (" + form.mode + ")" + (product.has_c ? ", with a bias" : "");
 }
 
 // A call about a product: what fails leaves the others as they are.
