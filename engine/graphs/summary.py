@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from vcc.cache.errors import UsageError
 from vcc.engine.graphs.expr import evaluate, evaluate_all
+from vcc.engine.graphs.table.layout import Family
 from vcc.engine.graphs.table.types import (
-    Family,
     Node,
     NodeKind,
     NodeTable,

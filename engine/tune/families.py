@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from vcc.cache.digest import Digest
-from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES
-from vcc.engine.graphs.table.types import Family
+from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES, Family
 from vcc.engine.tune.index import DTYPES, Product
-from vcc.engine.tune.shapes import GemmShape, Refused, why_not
+from vcc.engine.tune.storable import why_not
+
+if TYPE_CHECKING:
+    from vcc.engine.tune.shapes import GemmShape, Refused
 
 BUCKETS = (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 """Row counts of prefill that are recorded: a step takes the smallest that holds it."""
@@ -71,11 +73,15 @@ class Products(Struct, frozen=True):
 
     def unstorable(self) -> tuple[Refused, ...]:
         """The products that no recording holds, at the most rows they have, and why."""
+        from vcc.engine.tune.shapes import GemmShape, Refused
+
         told = ((family, most, why_not(*family)) for family, most in sorted(self.gemms.items()))
         return tuple(Refused(GemmShape(most, *family), why) for family, most, why in told if why)
 
     def shapes(self, counts: Iterable[int]) -> tuple[GemmShape, ...]:
         """As `rows`, as shapes."""
+        from vcc.engine.tune.shapes import GemmShape  # a boot does not pay for the import
+
         return tuple(GemmShape(*row) for row in self.rows(counts))
 
 

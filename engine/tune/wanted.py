@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.table.decode import decode
-from vcc.engine.graphs.table.types import NONE, Family, Gemm, NodeTable, Variant
+from vcc.engine.graphs.table.layout import Family
+from vcc.engine.graphs.table.types import NONE, Gemm, NodeTable, Variant
 from vcc.engine.tune.families import Products, digest_of, line_of, most_of
 
 STEP = "table/step"

@@ -13,9 +13,9 @@ from vcc.engine.graphs.planner.flat import FlatLaunch, FlatNode, FlatProduct, Po
 from vcc.engine.graphs.planner.kernels import Key
 from vcc.engine.graphs.planner.memory import Memory
 from vcc.engine.graphs.planner.scaled import variants_of
+from vcc.engine.graphs.table.layout import Family
 from vcc.engine.graphs.table.types import (
     NONE,
-    Family,
     Gemm,
     Kernel,
     Node,

@@ -21,7 +21,8 @@ from vcc.engine.graphs.planner.pieces import is_plain
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, PlannedPiece, Product
 from vcc.engine.graphs.program import Call
-from vcc.engine.graphs.table.types import READ, WRITE, Family, RegionKind, SegmentKind, When
+from vcc.engine.graphs.table.layout import Family
+from vcc.engine.graphs.table.types import READ, WRITE, RegionKind, SegmentKind, When
 from vcc.engine.ops.triton.specs import KernelSpec
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 from vcc.engine.types import Piece

@@ -135,6 +135,9 @@ a block of 128 of a and one a block of 128 x 128 of w; one number for a and one 
 
 SCALE_BLOCK = 128
 
+Family = tuple[int, int, str, bool, str, str]
+"""A product apart from its rows: n, k, dtype, whether it adds c, out, scales."""
+
 MOST_INT = 2**63 - 1
 MOST_SYMBOL = 2**53 - 1
 MOST_NAME = 512

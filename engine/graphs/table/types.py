@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.table.layout import Family
 
 NONE = 0xFFFF_FFFF
 """The record index that stands for "no record"."""
@@ -20,10 +21,6 @@ READ, WRITE = 1, 2
 
 NON_PORTABLE_CLUSTER = 1
 """Kernel flag: the cluster is larger than the portable eight blocks."""
-
-
-Family = tuple[int, int, str, bool, str, str]
-"""A product apart from its rows: n, k, dtype, whether it adds c, out, scales."""
 
 
 class RegionKind(IntEnum):

@@ -16,7 +16,8 @@ from vcc.engine.graphs.table.types import ParamKind
 from vcc.engine.tune.operands import exact_part, operands_of, random_bits
 from vcc.engine.tune.record import A_SCALE, W_SCALE, A, C, D, W, operand_sizes
 from vcc.engine.tune.self_test import inexact
-from vcc.engine.tune.shapes import GemmShape, why_not
+from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.storable import why_not
 from vcc.engine.tune.store import GemmStore
 
 pytestmark = pytest.mark.skipif(

@@ -1,0 +1,31 @@
+"""Which families of products the GEMM store can hold. Light: a boot imports this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vcc.engine.graphs.table.layout import FP8
+
+UNSTORABLE: Mapping[str, str] = {
+    "blocks": "cuBLASLt reads scales of blocks of activations in another order than they are"
+    " written here",
+    "mixed": "cuBLASLt has no product of one scale for all activations and one for each row of the"
+    " weight",
+}
+"""Scales of products that the store does not hold, and why; the artifact's kernels compute them."""
+
+FP8_MULTIPLE = 16
+"""Of n and k of a scaled product of cuBLASLt."""
+
+
+def why_not(n: int, k: int, dtype: str, has_c: bool, out: str, scales: str) -> str:
+    """Why the store cannot hold a product of this family; empty where it can."""
+    if scales in UNSTORABLE:
+        return UNSTORABLE[scales]
+    if dtype != FP8:
+        return ""
+    if n % FP8_MULTIPLE or k % FP8_MULTIPLE:
+        return f"cuBLASLt multiplies fp8 where n and k are multiples of {FP8_MULTIPLE}"
+    if has_c and out == "float32":
+        return "cuBLASLt adds no bias of float32 to a product of fp8"
+    return ""
