@@ -100,6 +100,15 @@ def test_a_shorter_file_is_refused_alike(end: int) -> None:
     assert not assert_same(encode(every_kind())[:end])
 
 
+@pytest.mark.parametrize(("version", "taken"), [(0, False), (1, True), (2, True), (3, False)])
+def test_both_readers_take_the_version_before_too(version: int, taken: bool) -> None:
+    """It had zeros where scaled products have their types."""
+    data = bytearray(encode(recorded()))
+    data[8:12] = version.to_bytes(4, "little")
+    assert assert_same(bytes(data)) is taken
+    assert taken or f"version {version}, not 1 to 2" in said(decode, bytes(data))
+
+
 TEXTS = ("äß∞😀", "\x7f", "a\nb", "\ud7ff\ue000", "\U0010ffff")
 RAW = (b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf0\x80\x80\x80", b"\xe2\x82", b"\xff")
 
