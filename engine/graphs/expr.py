@@ -7,7 +7,7 @@ Grammar (JSON): ``expr = int | symbol | [op, expr, expr, ...]`` where ``symbol``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from vcc.cache.errors import IntegrityError
@@ -47,6 +47,46 @@ def evaluate(expr: Expr, sizes: Mapping[str, int]) -> int:
 def evaluate_all(exprs: Sequence[Expr], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """The values of several expressions, such as a shape."""
     return tuple(evaluate(expr, sizes) for expr in exprs)
+
+
+def most(expr: Expr, highs: Mapping[str, int]) -> int:
+    """What the value never exceeds, each size being anything from 0 to its highest.
+
+    Memory is sized by it: where something is subtracted or a remainder is taken, as in `64 - T` and
+    `T % 8`, the value at the highest sizes is not the largest. Everywhere else it is that value.
+
+    Args:
+        expr: what `check` takes.
+        highs: the largest value of each symbol.
+    """
+    return _span(expr, highs)[1]
+
+
+Span = tuple[int, int]
+"""The least and the largest value of a part."""
+
+
+def _span(expr: Expr, highs: Mapping[str, int]) -> Span:
+    if isinstance(expr, int):
+        return expr, expr
+    if isinstance(expr, str):
+        return 0, highs[expr]
+    head, *parts = expr
+    spans = (_span(part, highs) for part in parts)
+    return reduce(_remainders if head == "%" else partial(_ends, OPERATORS[head]), spans)
+
+
+def _ends(operator: Callable[[int, int], int], left: Span, right: Span) -> Span:
+    """Every operator but % only grows or only falls with either operand."""
+    values = [operator(a, b) for a in left for b in right]
+    return min(values), max(values)
+
+
+def _remainders(left: Span, right: Span) -> Span:
+    (low, high), most = left, right[1] - 1
+    if low == high and right[0] == right[1]:
+        return low % right[0], low % right[0]
+    return 0, min(high, most) if low >= 0 else most
 
 
 def check(expr: Expr, symbols: frozenset[str], depth: int = 0) -> None:

@@ -7,7 +7,7 @@ from math import prod
 import msgspec
 
 from vcc.cache.errors import IntegrityError
-from vcc.engine.graphs.expr import MOST, Expr, check, evaluate
+from vcc.engine.graphs.expr import MOST, Expr, check, most
 from vcc.engine.graphs.program import VERSION, Call, Program, Symbol, Value
 
 MOST_DIMS = 16
@@ -78,7 +78,7 @@ def _check_shape(value: Value, symbols: frozenset[str], highest: dict[str, int])
 
 def _largest(expr: Expr, symbols: frozenset[str], highest: dict[str, int]) -> int:
     check(expr, symbols)
-    return evaluate(expr, highest)
+    return max(0, most(expr, highest))
 
 
 def _check_order(program: Program, values: dict[str, Value]) -> None:

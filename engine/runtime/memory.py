@@ -12,7 +12,7 @@ import torch
 from vcc.cache.errors import IntegrityError
 from vcc.engine.graphs.base import Sizes
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.graphs.expr import evaluate_all
+from vcc.engine.graphs.expr import evaluate_all, most
 from vcc.engine.graphs.packing import ALIGNMENT, pack
 from vcc.engine.graphs.program import Program, Value
 
@@ -89,7 +89,7 @@ class StepMemory:
 
 
 def _bytes(value: Value, highest: Sizes) -> int:
-    return prod(evaluate_all(value.shape, highest)) * DTYPES[value.dtype].itemsize
+    return prod(max(0, most(size, highest)) for size in value.shape) * DTYPES[value.dtype].itemsize
 
 
 def _in_a_row(names: list[str], sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:

@@ -11,7 +11,8 @@ from functools import reduce
 from math import gcd, prod
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.expr import Expr, evaluate
+from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.expr import most as expr_most
 
 SIZES: Mapping[str, int] = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -135,8 +136,7 @@ def checked(expr: Expr) -> Expr:
     """
     if isinstance(expr, str) or (isinstance(expr, int) and expr >= 0):
         return expr
-    divides = _is(expr, "//") or _is(expr, "%") or _is(expr, "ceildiv")
-    if isinstance(expr, int) or (divides and not (isinstance(expr[2], int) and expr[2] > 0)):
+    if isinstance(expr, int) or _divides(expr):
         raise CompileError(
             f"a node table cannot hold the size {expr!r:.80}",
             "its sizes are sums, products and quotients of numbers that are not negative",
@@ -144,6 +144,12 @@ def checked(expr: Expr) -> Expr:
     for part in expr[1:]:
         checked(part)
     return expr
+
+
+def _divides(expr: Expr) -> bool:
+    """Whether it divides by something else than positive numbers."""
+    known = all(isinstance(by, int) and by > 0 for by in expr[2:])
+    return expr[0] in ("//", "%", "ceildiv") and not known
 
 
 def divisor(expr: Expr) -> int:
@@ -177,7 +183,10 @@ def extent(shape: Sequence[Expr], stride: Sequence[Expr]) -> Expr:
     """Elements of memory that a buffer of these strides needs at most."""
     if is_dense(shape, stride):
         return elements(shape)
-    return reduce(add, (times(size, step) for size, step in zip(shape, stride, strict=True)), 0)
+    total = reduce(add, (times(size, step) for size, step in zip(shape, stride, strict=True)), 0)
+    # With strides of zero alone there is one element, which is not counted.
+    counted = any(isinstance(step, int) and step > 0 for step in stride)
+    return total if counted else most(total, 1)
 
 
 def is_dense(shape: Sequence[Expr], stride: Sequence[Expr]) -> bool:
@@ -187,9 +196,10 @@ def is_dense(shape: Sequence[Expr], stride: Sequence[Expr]) -> bool:
 
 
 def largest(expr: Expr, highs: Mapping[str, int]) -> int:
-    """The value at the largest sizes: every operator but % grows with its operands."""
-    return evaluate(expr, highs)
+    """What the value never exceeds: that at the largest sizes, unless a remainder is taken."""
+    return expr_most(expr, highs)
 
 
 def _is(expr: Expr, head: str) -> bool:
-    return isinstance(expr, list) and expr[0] == head
+    """Whether it is this operation of two operands; a size of a program may have more."""
+    return isinstance(expr, list) and expr[0] == head and len(expr) == 3

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
+from msgspec import structs
 from support.programs import chain, programs, value
 from support.steps import layered
 
@@ -64,6 +65,18 @@ def test_inputs_stay_apart_from_buffers_and_from_each_other() -> None:
         for other in range(index + 1, len(spans)):
             (a, b), (c, d) = spans[index], spans[other]
             assert b <= c or d <= a
+
+
+@pytest.mark.parametrize("size", [["+", 64, ["*", -1, "T"]], ["+", "T", ["%", "T", 8], 1]])
+def test_a_buffer_that_is_not_largest_at_the_largest_size_has_room(size: Any) -> None:
+    """64 - T rows are most at one token, T + T % 8 + 1 at 63."""
+    program = chain([4, 4, 4, 4, 4])
+    values = [value(v.name, v.role, [size, 4]) if v.role == "buffer" else v for v in program.values]
+    program = structs.replace(program, values=values)
+    memory = StepMemory(program, {}, SIZES)
+    for tokens in range(1, 65):
+        (a, b), (c, d) = (span(memory.view(name, {"T": tokens})) for name in ("b2", "b3"))
+        assert b <= c or d <= a
 
 
 CACHE = torch.zeros(2, 4, 8, 1, 4)
