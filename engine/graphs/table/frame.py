@@ -29,6 +29,7 @@ class Frame:
     records: Mapping[Section, Sequence[tuple[Any, ...]]]
     strings: bytes
     data: bytes
+    version: int
 
     def count(self, section: Section) -> int:
         """How many records a section of records has."""
@@ -55,17 +56,17 @@ def read_frame(data: bytes | memoryview) -> Frame:
         IntegrityError: not a table of this version, or sections that do not follow one another.
     """
     view = memoryview(data).cast("B")
-    _check_header(view)
+    version = _check_header(view)
     spans = _spans(view)
     records = {
         section: list(SHAPES[section].record.iter_unpack(span))
         for section, span in spans.items()
         if section not in RAW_BYTES
     }
-    return Frame(records, bytes(spans[Section.STRINGS]), bytes(spans[Section.BYTES]))
+    return Frame(records, bytes(spans[Section.STRINGS]), bytes(spans[Section.BYTES]), version)
 
 
-def _check_header(view: memoryview) -> None:
+def _check_header(view: memoryview) -> int:
     least = HEADER.size + ENTRY.size * len(Section)
     if not least <= len(view) <= MOST_BYTES:
         refuse(None, None, f"{len(view)} bytes, not {least} to {MOST_BYTES}")
@@ -80,6 +81,7 @@ def _check_header(view: memoryview) -> None:
         refuse(None, None, f"says {size} bytes, has {len(view)}")
     if sections != len(Section):
         refuse(None, None, f"{sections} sections, not {len(Section)}")
+    return int(version)
 
 
 def _spans(view: memoryview) -> dict[Section, memoryview]:
