@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from support.cuda_cases import Case
+from vcc.engine.ops.native_quant import quantised
 
 FACTOR = 1.25
 UNITS = {
@@ -15,6 +16,8 @@ UNITS = {
     torch.float8_e4m3fn: 2.0**-2,
 }
 """A step of a type, relative; in fp32 what sums in another order differ by."""
+
+DYNAMIC = "_quant_dynamic"
 
 FLIPPED = 1e-3
 """Of the largest fp8 value, in the mean: a few values that lie between two steps go either way."""
@@ -28,15 +31,16 @@ def judge(case: Case, got: tuple[Tensor, ...]) -> None:
 
     Fp8 results that come with scales of their own are judged by what they stand for, codes times
     scales, beside the scales: one rounding of a row's largest value, a right one, moves the scale,
-    and with it the codes of the whole row, but not what they stand for. Where the scale is given,
-    codes are judged as they are.
+    and with it the codes of the whole row. So the error of each side is that from what fp8 makes of
+    the exact values over the scale that this side took. Where the scale is given, codes are judged
+    as they are.
 
     Raises:
         AssertionError: by how much which result is wrong.
     """
     plain, exact = case.wanted(), case.wanted(wide=True)
     assert [one.shape for one in got] == [one.shape for one in plain], f"{case.op} {case.name}"
-    meant = [_meant(case, one) for one in (got, plain, exact)]
+    meant = _meant(case, got, plain, exact)
     for at, (mine, theirs) in enumerate(zip(got, plain, strict=True)):
         what = f"{case.op} {case.name}, result {at}"
         assert mine.dtype == theirs.dtype, what
@@ -45,17 +49,35 @@ def judge(case: Case, got: tuple[Tensor, ...]) -> None:
             continue
         unit = max(UNITS[next(iter(case.tensors.values())).dtype], UNITS[mine.dtype])
         floor = FLIPPED if mine.dtype == torch.float8_e4m3fn else UNITS[torch.float32]
+        assert torch.equal(mine.float().isnan(), theirs.float().isnan()), f"{what}: NaN elsewhere"
         ours, theirs, want = (one[at].double() for one in meant)
         judge_one(what, (ours, theirs, want), unit, floor)
 
 
-def _meant(case: Case, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Results, the codes of the dynamic forms times their scales: one a row or a block of it."""
-    if not case.op.endswith("_quant_dynamic"):
-        return results
-    codes, scales, *others = results
+def _meant(
+    case: Case, *sides: tuple[Tensor, ...]
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Ours, plain torch's and the exact results as they are compared.
+
+    Of dynamic forms the first is the largest value, of which tolerances are shares, plus the error
+    of each side: none of the exact one, that beside the exact values over its scales of the others.
+    """
+    got, plain, exact = sides
+    if not case.op.endswith(DYNAMIC):
+        return got, plain, exact
+    alone = {name: n for name, n in case.numbers.items() if name not in ("block_size", "least")}
+    values = Case(case.op.removesuffix(DYNAMIC), "", case.tensors, alone).wanted(wide=True)[0]
+    largest = values[values.isfinite()].abs().amax() if bool(values.isfinite().any()) else 0.0
+    mine, theirs = (_off(values, *side[:2]) + largest for side in (got, plain))
+    return (mine, *got[1:]), (theirs, *plain[1:]), (torch.full_like(mine, largest), *exact[1:])
+
+
+def _off(values: Tensor, codes: Tensor, scales: Tensor) -> Tensor:
+    """Codes times scales less what fp8 makes of `values` over these scales, fp64."""
     by_scale = codes.double().unflatten(-1, (scales.shape[-1], -1))
-    return ((by_scale * scales.double().unsqueeze(-1)).flatten(-2), scales, *others)
+    scale = scales.double().unsqueeze(-1)
+    wanted = quantised(values.unflatten(-1, (scales.shape[-1], -1)), scale.float()).double()
+    return ((by_scale - wanted) * scale).flatten(-2)
 
 
 def judge_one(what: str, values: tuple[Tensor, Tensor, Tensor], unit: float, floor: float) -> None:
