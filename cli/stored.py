@@ -43,6 +43,15 @@ def find_entry(store: Store, name: str, loader: str = "") -> Entry:
     return found
 
 
+def names_artifact(store: Store, name: str) -> bool:
+    """Whether `find_entry` takes a name for an id.
+
+    Raises:
+        UsageError: several ids begin so.
+    """
+    return _begins(tuple(store.entries()), name, 4) is not None
+
+
 def pick(entries: tuple[Entry, ...], name: str) -> Entry | None:
     """The entry that an id, the beginning of one, or a model names: the first; None for none.
 

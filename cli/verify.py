@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
@@ -10,9 +11,11 @@ from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, short, size_text
 from vcc.cli.place import Place, open_store, takes_place
 from vcc.cli.request import ModelOptions, build_request, takes_model
-from vcc.cli.stored import find_entry
+from vcc.cli.stored import find_entry, names_artifact
 
 if TYPE_CHECKING:
+    from vcc.cache.request import Entry
+    from vcc.cache.store import Store
     from vcc.engine.verify_interpret import Interpreted
     from vcc.engine.verify_run import Ran
 
@@ -40,7 +43,11 @@ def verify_command(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Check a stored artifact (id or model), or what a model's GPU code computes."""
+    """Check a stored artifact, or what a model's GPU code computes.
+
+    MODEL may be an artifact's id. A model's newest artifact is checked; with options of the model,
+    the one that a run with them would boot.
+    """
     if interpret and run:
         from vcc.cache.errors import UsageError
 
@@ -60,14 +67,59 @@ def verify_command(
     if interpret:
         _interpret(asked, tokens, place, as_json=json)
     else:
-        _stored(asked.model, place, run=run, as_json=json)
+        _stored(asked, place, run=run, as_json=json)
 
 
-def _stored(name: str, place: Place, *, run: bool, as_json: bool) -> None:
+def _named(asked: ModelOptions, store: Store) -> Entry:
+    """The newest of the model, or the one that the options name.
+
+    Raises:
+        UsageError: options beside an id, or one that chooses no artifact.
+        MissingArtifact: there is none.
+    """
+    from vcc.cache.errors import UsageError
+
+    if asked.jobs:
+        raise UsageError(
+            "--jobs says how --interpret builds",
+            "a stored artifact is checked without building one",
+            "add --interpret, or leave --jobs out",
+        )
+    given = _given(asked)
+    if not given:
+        return find_entry(store, asked.model)
+    if names_artifact(store, asked.model):
+        raise UsageError(
+            f"{asked.model} is an artifact's id, and does not go with {given[0]}",
+            "an id names one artifact, whatever it was made for",
+            f"leave {given[0]} out, or name the model",
+        )
+    from vcc.engine.finding import stored_for
+    from vcc.engine.request import settle
+
+    return stored_for(settle(build_request(asked)), store)
+
+
+def _given(asked: ModelOptions) -> list[str]:
+    """The options that were given and tell artifacts of a model apart, by their first spelling."""
+    values = {one.name: getattr(asked, one.name) for one in fields(asked)}
+    given = [
+        name
+        for name, value in values.items()
+        if name not in _NO_CHOICE and value is not None and value is not False and value != []
+    ]
+    return [_SPELLING.get(name, "--" + name.replace("_", "-")) for name in given]
+
+
+_NO_CHOICE = frozenset({"model", "jobs", "keep", "trust_remote_code"})
+_SPELLING = {"level": "-O", "config": "--compilation-config", "inputs": "--shape"}
+
+
+def _stored(asked: ModelOptions, place: Place, *, run: bool, as_json: bool) -> None:
     from vcc.engine.verify import verify
 
     store = open_store(place)
-    entry = find_entry(store, name)
+    entry = _named(asked, store)
     loaded = store.load(entry, full=True)
     found, ran = verify(loaded), None
     if run:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.blob import Damaged
-from vcc.cache.errors import DeviceError, IntegrityError, StorageError
+from vcc.cache.errors import DeviceError, IntegrityError, MissingArtifact, StorageError
 from vcc.cache.gate import Untrusted
 from vcc.cache.key import Key
 from vcc.cache.request import Entry
@@ -83,6 +83,26 @@ def find(session: Looking) -> Found:
         if store.strict:
             raise
         return Found((), str(error), damage=tuple(damage))
+
+
+def stored_for(settled: Settled, store: Store) -> Entry:
+    """The entry that a run of this request would try first, wherever it can be loaded.
+
+    No remote is asked, and host rules are not: what is stored can be looked at on any machine.
+
+    Raises:
+        MissingArtifact: none answers; says why, and what builds one.
+        StorageError: the store cannot be read.
+    """
+    base, stated = look_up(settled)
+    local = replace(store, remote=None)
+    fit = [one for one in local.find(base, without_graphs(stated)) if answers(one, stated)]
+    if fit:
+        return _preferred(tuple(fit), settled, stated)[0]
+    from vcc.engine.next_step import how_to_build
+
+    what = f"no artifact for {settled.request.source.name}"
+    raise MissingArtifact(what, str(local.misses(base, stated)), how_to_build(settled, store.root))
 
 
 def _exact(session: Looking, entries: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], str]:

@@ -11,10 +11,12 @@ from support.cli_reference import PAGE, differences, shapes
 from support.fake_cuda.fixtures import fake
 from support.golden_tables import PIECE, copying
 from support.gpu_artifacts import cubin, publish, table_and_blobs
+from support.key_artifacts import asked
 
 from vcc.cache.errors import Exit
 from vcc.cache.store import Store
 from vcc.engine.graphs.table.encode import encode
+from vcc.engine.request import request_pairs
 from vcc.engine.runtime.player import device as devices
 
 __all__ = ["fake"]
@@ -26,10 +28,46 @@ def test_a_whole_artifact_is_counted(vcc, own_store):
     entry = publish(Store.open(None))
     text = vcc("verify", "demo").out
     assert text.startswith(f"{entry.artifact[:12]} demo for sm_90\nwhole: 4 blobs")
-    assert "1 tables, 7 nodes, 3 kernels, 2 cubins, 1 constants" in text
+    assert "1 tables, 9 nodes, 3 kernels, 2 cubins, 1 constants" in text
     found = vcc("verify", entry.artifact[:10], "--json").json
-    assert found["contents"]["nodes"] == 7
+    assert found["contents"]["nodes"] == 9
     assert differences(shapes(PAGE.read_text())["verify"], found) == []
+
+
+def asked_for(**model: str) -> dict[str, object]:
+    """The request of a manifest, as a build for a GPU writes it."""
+    pairs, open_fields = request_pairs(asked(target="sm_90", **model))
+    return {"request": tuple(sorted(pairs.items())), "open_fields": open_fields}
+
+
+def test_options_of_the_model_choose_the_artifact(vcc, own_store):
+    store = Store.open(None)
+    wanted = publish(store, **asked_for(dtype="fp32"), created=1)
+    other = publish(store, **asked_for(dtype="bf16"), created=2)
+    gpu = ("verify", "demo", "--json", "--target", "sm_90")
+    assert vcc("verify", "demo", "--json").json["artifact"] == other.artifact
+    assert vcc(*gpu, "--dtype", "fp32").json["artifact"] == wanted.artifact
+    assert vcc(*gpu, "--dtype", "bf16").json["artifact"] == other.artifact
+    missing = vcc("verify", "demo", "--target", "sm_90", "--dtype", "fp16")
+    assert missing.code == Exit.NEGATIVE
+    assert "nearest model.dtype: found 'bf16', wanted 'fp16'" in missing.err
+    assert "vcc compile demo --target sm_90 --dtype fp16" in missing.err
+    assert "no artifact for demo" in vcc("verify", "demo", "--target", "cpu").err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--dtype", "fp32"), "does not go with --dtype"),
+        (("-O", "0"), "does not go with -O"),
+        (("--jobs", "2"), "--jobs says how --interpret builds"),
+    ],
+)
+def test_options_that_choose_nothing_are_refused(vcc, own_store, words, said):
+    entry = publish(Store.open(None))
+    done = vcc("verify", entry.artifact[:10], *words)
+    assert done.code == Exit.USAGE, done.out
+    assert said in done.err
 
 
 def test_goldens_run_on_the_device_and_a_difference_is_an_answer(vcc, own_store, fake, monkeypatch):
