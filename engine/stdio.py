@@ -206,4 +206,5 @@ def _check(name: str, value: object) -> None:
         wanted = " or ".join(kind.__name__ for kind in kinds)
         raise UsageError(f"{name} is {value!r:.60}", f"it must be {wanted}")
     if isinstance(value, list) and not all(type(one) is int for one in value):
-        raise UsageError("prompt is a list of something else than token ids", "ids are numbers")
+        what = "prompt is a list of something else than token ids"
+        raise UsageError(what, "ids are whole numbers", 'write {"prompt": [1, 2, 3]} or a text')
