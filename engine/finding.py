@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.blob import Damaged
-from vcc.cache.errors import DeviceError, IntegrityError, MissingArtifact, StorageError
+from vcc.cache.errors import DeviceError, IntegrityError, MissingArtifact, StorageError, UsageError
 from vcc.cache.gate import Untrusted
 from vcc.cache.key import Key
 from vcc.cache.request import Entry
 from vcc.cache.store import Store
+from vcc.engine.config.modes import Platform
 from vcc.engine.matching import answers, without_graphs
 from vcc.engine.request import Settled, look_up, request_pairs
 from vcc.engine.runtime.host import NotHere, refusal
@@ -168,10 +170,11 @@ def note_missed_lookup(session: Looking, why: str) -> None:
 
 
 def check_can_build(session: Looking, found: Found, why: str) -> None:
-    """Refuse to build where nothing can be built.
+    """Refuse to build where nothing can be built, or where the result could not be booted.
 
     Raises:
-        DeviceError: torch is not installed; says what answers all the same.
+        DeviceError: torch is not installed, with what answers all the same; or this machine has
+            no GPU of the target.
     """
     from vcc.engine.compile.versions import has_torch
     from vcc.engine.next_step import how_to_build
@@ -182,6 +185,34 @@ def check_can_build(session: Looking, found: Found, why: str) -> None:
             why if found.refused is not None else f"{why}, and without torch none can be built",
             how_to_build(session.settled, session.store.root, found.refused),
         )
+    check_gpu_here(session.settled, session.store.root)
+
+
+def check_gpu_here(settled: Settled, root: Path) -> None:
+    """Refuse a target that is a GPU which this machine does not have; recordings refuse themselves.
+
+    Raises:
+        DeviceError: with what the driver says, and what builds an artifact for another machine.
+    """
+    request = settled.request
+    if request.target.platform is not Platform.CUDA or settled.resolved.artifact.needs_gpu:
+        return
+    from vcc.engine.next_step import compile_command
+    from vcc.engine.runtime.player.device import open_device
+
+    try:
+        device = open_device()
+        why = f"the target is {request.target}, {device.name} is {device.arch}"
+        if device.arch == request.target.arch.rstrip("af"):
+            return
+    except (DeviceError, UsageError) as error:  # the latter: this process has another driver
+        why = f"the target is {request.target}; {error}"
+    raise DeviceError(
+        f"{request.source.name} cannot be booted here, so it is not built",
+        why,
+        f"{compile_command(request, root, str(request.target))} builds it for a machine that has "
+        "such a GPU; --target cpu runs on this one",
+    )
 
 
 def of_ref(damage: Damage) -> IntegrityError:

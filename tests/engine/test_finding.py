@@ -15,6 +15,7 @@ from vcc.engine.compile import versions
 from vcc.engine.compile.keys import build_keys
 from vcc.engine.exact import different
 from vcc.engine.finding import find
+from vcc.engine.runtime.player.device import Device
 from vcc.engine.session import Session, open_session
 
 
@@ -96,6 +97,37 @@ def test_without_torch_a_miss_builds_nothing(store: Store, monkeypatch: pytest.M
     with pytest.raises(DeviceError, match="cannot be booted here") as error:
         open_session(Session(asked(), store))
     assert error.value.why == "the store is empty, and without torch none can be built"
+
+
+def no_build(*_: object) -> None:
+    raise AssertionError("nothing may be built")
+
+
+def test_without_a_gpu_nothing_is_built_for_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VCC_LIBCUDA", "/nowhere/libcuda.so.1")
+    monkeypatch.setattr("vcc.engine.session._built", no_build)
+    with pytest.raises(
+        DeviceError, match="cannot be booted here, so it is not built"
+    ) as error:
+        open_session(Session(asked(target="sm_90"), store))
+    assert error.value.why.startswith("the target is sm_90; cannot use the CUDA driver library")
+    assert f"vcc compile demo --target sm_90 --cache-dir {store.root}" in error.value.hint
+    with pytest.raises(AssertionError, match="nothing may be built"):
+        open_session(Session(asked(), store))
+
+
+@pytest.mark.parametrize(("arch", "built"), [("sm_90", True), ("sm_80", False)])
+def test_a_gpu_of_the_target_is_built_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch, arch: str, built: bool
+) -> None:
+    made = Device(1, 0, "a GPU", arch, 13000, 1 << 30)
+    monkeypatch.setattr("vcc.engine.runtime.player.device.open_device", lambda: made)
+    monkeypatch.setattr("vcc.engine.session._built", no_build)
+    said = "nothing may be built" if built else "cannot be booted here"
+    with pytest.raises(AssertionError if built else DeviceError, match=said):
+        open_session(Session(asked(target="sm_90"), store))
 
 
 def test_another_tensor_parallel_size_never_answers(store: Store) -> None:
