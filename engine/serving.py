@@ -9,7 +9,7 @@ while serving.busy:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -100,15 +100,15 @@ class Serving:
             The number, which its parts have.
 
         Raises:
-            UsageError: it is empty, too long, not of the vocabulary, the number is in use, or no
-                such adapter is loaded.
+            UsageError: it is neither a text nor token ids, empty, too long, not of the vocabulary,
+                the number is in use, or no such adapter is loaded.
             ModelError: the model has no tokenizer or no chat template.
         """
         index = self._next if number is None else number
         if index in self._growing:
             raise UsageError(f"prompt {index} is being answered", "its number is in use")
         text = prompt if isinstance(prompt, str) else None
-        ids = self._ids(prompt, chat=chat)
+        ids = self._ids(index, prompt, chat=chat)
         defaults = resolve_generation(self._source.generation, overrides)
         params, most, eos = defaults.params, defaults.max_new_tokens, defaults.eos
         request = Request(index, ids, params, most, eos, lora)
@@ -165,8 +165,14 @@ class Serving:
             del self._growing[number]
         return tuple(Part(number, "", -1, None, error) for number in numbers)
 
-    def _ids(self, prompt: str | Sequence[int], *, chat: bool) -> tuple[int, ...]:
+    def _ids(self, index: int, prompt: str | Sequence[int], *, chat: bool) -> tuple[int, ...]:
         if not isinstance(prompt, str):
+            if isinstance(prompt, (bytes, bytearray, Mapping)) or not isinstance(prompt, Iterable):
+                raise UsageError(
+                    f"prompt {index} is {prompt!r:.60}",
+                    f"{type(prompt).__name__} is neither a text nor a list of token ids",
+                    "give a text, or ids such as [1, 2, 3]",
+                )
             return tuple(prompt)
         tokenizer = self._text_tokenizer()
         if not prompt:

@@ -1,9 +1,9 @@
-"""An HTTP server around a model's step: all requests share one batch.
+"""An HTTP server at all addresses of this machine: all requests share one batch of a model.
 
     python server.py demo 8000
     curl -N localhost:8000 -d '{"prompt": "It is a truth", "max_new_tokens": 20}'
 
-One thread computes steps; each request's thread sends what they add to its answer.
+One thread computes steps; each request's thread sends what they add. Nobody needs a password.
 """
 
 import json
@@ -14,8 +14,6 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import vcc
-
-FIELDS = {"max_new_tokens", "temperature", "top_k", "top_p", "seed", "ignore_eos"}
 
 
 class Batch(threading.Thread):
@@ -38,9 +36,11 @@ class Batch(threading.Thread):
 
     def admit(self, said: dict, outbox: queue.Queue) -> None:
         try:
-            options = vcc.Overrides(**{name: said[name] for name in FIELDS & said.keys()})
-            self.outboxes[self.serving.submit(said["prompt"], options)] = outbox
-        except (vcc.VccError, KeyError, TypeError, ValueError) as error:
+            known, prompt = vcc.Overrides.__dataclass_fields__, said.pop("prompt", None)
+            if wrong := said.keys() - known.keys():
+                raise ValueError(f"no field {min(wrong)}; known: prompt, {', '.join(known)}")
+            self.outboxes[self.serving.submit(prompt, vcc.Overrides(**said))] = outbox
+        except (vcc.VccError, TypeError, ValueError) as error:
             outbox.put(error)
 
 
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, TypeError) as error:
             part = error
         if isinstance(part, Exception):
-            self.send_error(400, explain=f"{type(part).__name__}: {part}")
+            self.send_error(400, explain=f"{part}; {getattr(part, 'hint', '')}".rstrip("; "))
             return
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; charset=utf-8")

@@ -33,6 +33,9 @@ class Finish(str, Enum):
 MOST_REQUESTS = 1 << 31
 """Request numbers are 32-bit words of the sampling counter, on the device too."""
 
+WHOLE = (int, np.integer)
+"""What a token id is; True and False, which are ints too, are none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -74,6 +77,13 @@ def check_request(request: Request, limits: StepLimits) -> None:
         )
     if request.lora and not limits.max_loras:
         raise no_adapters()
+    strange = [one for one in request.token_ids if type(one) is bool or not isinstance(one, WHOLE)]
+    if strange:
+        raise UsageError(
+            f"{name} is a list of something else than token ids",
+            f"it holds {strange[0]!r:.60}, and ids are whole numbers",
+            "give ids such as [1, 2, 3], or a text",
+        )
     wrong = next((t for t in request.token_ids if not 0 <= t < limits.vocab), None)
     if wrong is not None:
         raise UsageError(

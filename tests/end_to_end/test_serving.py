@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -108,6 +109,27 @@ def answered(url: str, data: bytes) -> int:
 def test_a_bad_request_is_an_answer_and_the_server_goes_on(url: str, data: bytes) -> None:
     assert answered(url, data) == 400
     assert post(url, b'{"prompt": "It is", "max_new_tokens": 2}')[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            b'{"prompt": [1.5]}',
+            "it holds 1.5, and ids are whole numbers; give ids such as [1, 2, 3]",
+        ),
+        (b'{"prompt": [true]}', "it holds True"),
+        (b'{"prompt": ["a"]}', "is a list of something else than token ids"),
+        (b'{"prompt": [99999]}', "vocabulary has ids 0 to"),
+        (b"{}", "neither a text nor a list of token ids"),
+        (b'{"prompt": "x", "temprature": 1}', "no field temprature; known: prompt, temperature,"),
+    ],
+    ids=lambda data: data[:24].decode() if isinstance(data, bytes) else "",
+)
+def test_a_bad_request_is_told_what_is_wrong(url: str, data: bytes, said: str) -> None:
+    code, text = post(url, data)
+    assert code == 400
+    assert said in unescape(text)
 
 
 def test_standard_input_is_answered_as_the_command_line_is(demo_shelf: Path) -> None:

@@ -108,9 +108,7 @@ def test_without_a_gpu_nothing_is_built_for_one(
 ) -> None:
     monkeypatch.setenv("VCC_LIBCUDA", "/nowhere/libcuda.so.1")
     monkeypatch.setattr("vcc.engine.session._built", no_build)
-    with pytest.raises(
-        DeviceError, match="cannot be booted here, so it is not built"
-    ) as error:
+    with pytest.raises(DeviceError, match="cannot be booted here, so it is not built") as error:
         open_session(Session(asked(target="sm_90"), store))
     assert error.value.why.startswith("the target is sm_90; cannot use the CUDA driver library")
     assert f"vcc compile demo --target sm_90 --cache-dir {store.root}" in error.value.hint

@@ -116,6 +116,39 @@ def test_a_prompt_that_cannot_be_answered_leaves_the_others_alone(prompt: object
     assert len(drained(one)[first]) == 5
 
 
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ([1.5], "prompt 0 is a list of something else than token ids: it holds 1.5"),
+        ([1, True], "it holds True, and ids are whole numbers"),
+        (["a"], "it holds 'a'"),
+        ([None], "it holds None"),
+        ([[1]], r"it holds \[1\]"),
+        (np.array([1.0]), "it holds"),
+        (5, "prompt 0 is 5: int is neither a text nor a list of token ids"),
+        (None, "NoneType is neither"),
+        (b"ab", "bytes is neither"),
+        ({1: 2}, "dict is neither"),
+        ([-1], "token id -1"),
+    ],
+    ids=str,
+)
+def test_what_is_neither_text_nor_token_ids_is_refused(prompt: object, said: str) -> None:
+    one = serving()
+    with pytest.raises(UsageError, match=said) as error:
+        one.submit(prompt, SHORT)
+    assert error.value.hint
+    assert not one.busy
+
+
+def test_whole_numbers_of_numpy_are_token_ids() -> None:
+    one = serving()
+    one.submit(np.array([5, 6, 7]), SHORT)
+    one.submit([5, 6, 7], SHORT)
+    found = drained(one)
+    assert found[0] == found[1]
+
+
 def test_a_number_is_of_one_prompt_at_a_time() -> None:
     one = serving()
     one.submit([1], SHORT, number=4)

@@ -75,6 +75,8 @@ def test_finish_reasons(token, new, finish):
         (_request(3, 64), "prompt 3 is too long", "64 tokens, the context holds 64"),
         (Request(0, (1, 50)), "token id 50", "ids 0 to 49"),
         (Request(0, (-1,)), "token id -1", "ids 0 to 49"),
+        (Request(0, (1, 2.0)), "something else than token ids", "it holds 2.0"),
+        (Request(0, (True,)), "something else than token ids", "it holds True"),
         (_request(0, 3, new=0), "asks for 0 new tokens", "at least one"),
     ],
 )
