@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from vcc.cache.extras import install
 from vcc.cli.console import out, out_json
 
 if TYPE_CHECKING:
     from vcc.engine.models.listing import Listed
 
-OTHERS = """other decoders, encoders and vision models
-  traced from the model that transformers has of them: pip install 'vcc[hf]'"""
+OTHERS = f"""other decoders, encoders and vision models
+  traced from the model that transformers has of them: {install("transformers")}"""
 
 WIDTH = 96
 """Columns that the lines of an architecture are folded at."""

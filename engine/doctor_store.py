@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 from vcc.cache.errors import VccError
+from vcc.cache.extras import install
 from vcc.cache.settings import read_settings
 from vcc.cache.store import Store
 from vcc.cache.trust.overview import Overview, overview
@@ -94,7 +95,7 @@ def _cannot_hold(found: Overview) -> tuple[str, str] | None:
     try:
         metadata.version("cryptography")
     except metadata.PackageNotFoundError:
-        return "signatures cannot be checked", "pip install 'vcc[sign]'"
+        return "signatures cannot be checked", install("cryptography")
     if not found.ring.keys:
         return "no signature can count", "vcc trust add FILE.pub trusts a key"
     if found.policy == PROD and not found.rules:

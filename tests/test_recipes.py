@@ -22,6 +22,7 @@ from support.recipes import (
     environment,
     workflow,
 )
+from support.sources import ROOT
 
 from vcc.cache.store import Store
 
@@ -106,6 +107,7 @@ class Runner:
             "HOME": str(self.home),
             "RUNNER_TEMP": str(self.home),
             "GITHUB_ACTIONS": "true",
+            "GITHUB_ACTION_PATH": str(ROOT),
             "GITHUB_OUTPUT": str(self.home / "output"),
             "GITHUB_STEP_SUMMARY": str(self.home / "summary"),
             "GITHUB_PATH": str(self.home / "path"),
@@ -131,20 +133,38 @@ def key(runner: Runner) -> str:
     return (runner.folder / "ci.key").read_text()
 
 
-def test_the_action_installs_in_an_environment_of_its_own(runner):
+def fake_python(runner: Runner) -> None:
+    """A python3 whose venv's Python writes down its words, a line for each call."""
     fake = runner.home / "python3"
     fake.write_text(
         '#!/bin/sh\nmkdir -p "$3/bin"\n'
-        'printf \'#!/bin/sh\\nprintf "%%s\\\\n" "$@" >"%s/words"\\n\' "$RUNNER_TEMP" '
+        'printf \'#!/bin/sh\\necho "$@" >>"%s/words"\\n\' "$RUNNER_TEMP" '
         '>"$3/bin/python"\nchmod +x "$3/bin/python"\n'
     )
     fake.chmod(0o755)
-    done = runner.step("Install vcc", install="torch==2.13.0 vcc[hf]", python="python3")
+
+
+PIP = "-m pip install --disable-pip-version-check"
+
+
+def test_the_action_installs_in_an_environment_of_its_own(runner):
+    fake_python(runner)
+    done = runner.step("Install vcc", install="torch==2.13.0 ./vcc.whl[hf]", python="python3")
     assert done.returncode == 0, done.stderr
-    said = (runner.home / "words").read_text().split()
-    assert said[:4] == ["-m", "pip", "install", "--disable-pip-version-check"]
-    assert said[4:] == ["torch==2.13.0", "vcc[hf]"]
+    said = (runner.home / "words").read_text().splitlines()
+    assert said == [f"{PIP} torch==2.13.0 ./vcc.whl[hf]"]
     assert (runner.home / "path").read_text() == f"{runner.home}/vcc/bin\n"
+
+
+def test_the_action_installs_its_own_checkout_after_torch(runner):
+    fake_python(runner)
+    done = runner.step("Install vcc", python="python3")
+    assert done.returncode == 0, done.stderr
+    said = (runner.home / "words").read_text().splitlines()
+    assert said == [
+        f"{PIP} -c {ROOT}/constraints.txt scikit-build-core cmake ninja torch",
+        f"{PIP} -c {ROOT}/constraints.txt --no-build-isolation {ROOT}[hf,remote,sign]",
+    ]
 
 
 def test_the_action_checks_annotates_and_fails(runner):

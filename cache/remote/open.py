@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from vcc.cache.errors import UsageError
+from vcc.cache.extras import CLIENTS, install
 from vcc.cache.remote.base import Offline, Remote
 from vcc.cache.remote.patience import BY_HAND, Limits
 from vcc.cache.remote.url import RemoteUrl, parse_url
@@ -37,7 +38,7 @@ def open_remote(url: str, limits: Limits = BY_HAND, *, offline: bool | None = No
         raise UsageError(
             f"{parsed.scheme}:// remotes need a client that is not installed",
             f"no module {error.name}",
-            "pip install 'vcc[remote]'",
+            install(*CLIENTS),
         ) from error
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import DeviceError, UsageError
+from vcc.cache.extras import install
 
 KEY_HEX = re.compile(r"[0-9a-f]{64}\Z")
 MAX_FILE = 1 << 14
@@ -114,7 +115,7 @@ def crypto(name: str) -> Any:
         raise MissingExtra(
             "signatures cannot be made or checked here",
             f"the package cryptography is not installed: {error}",
-            "pip install 'vcc[sign]'",
+            install("cryptography"),
         ) from error
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcc.cache.errors import ModelError
+from vcc.cache.extras import install
 from vcc.engine.config.environment import read_environment
 from vcc.engine.models.checkpoint import tensors_in
 
@@ -76,7 +77,8 @@ def find_model(
         raise _not_here(name, lack, "the network is switched off by HF_HUB_OFFLINE")
     if importlib.util.find_spec("huggingface_hub") is None:
         missing = "huggingface_hub is not installed to download it"
-        raise _not_here(name, lack, missing, "pip install 'vcc[hf]', or give a model directory")
+        hint = f"{install('huggingface-hub')}, or give a model directory"
+        raise _not_here(name, lack, missing, hint)
     return _download(name, wanted, place, lack, wants_weights)
 
 

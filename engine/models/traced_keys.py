@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError, MissingArtifact, ModelError
+from vcc.cache.extras import install
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.bound_shape import layout_of
 from vcc.engine.models.checkpoint_forward import check_inputs, check_mask, forward_name
@@ -75,7 +76,7 @@ def check_traced(source: Source, *, recorded: bool) -> None:
         raise ModelError(
             f"{source.name} needs transformers to be compiled",
             "its architecture is not built in, and transformers is not installed",
-            "pip install 'vcc[hf]'; a finished artifact runs without it",
+            f"{install('transformers')}; a finished artifact runs without it",
         )
     if source.is_checkpoint:
         _check_shapes(source)

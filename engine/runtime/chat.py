@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from vcc.cache.errors import ModelError, UsageError
+from vcc.cache.extras import install
 from vcc.engine.runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ImportError as error:
         raise UsageError(
-            "--chat needs Jinja", "jinja2 is not installed", "pip install 'vcc[hf]'"
+            "--chat needs Jinja", "jinja2 is not installed", install("jinja2")
         ) from error
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True,

@@ -139,7 +139,7 @@ def test_a_client_that_is_not_installed_is_named(vcc, monkeypatch, url):
         monkeypatch.setitem(sys.modules, name, None)
     done = vcc("pull", "--all", "--from", url)
     assert done.code == 2
-    assert "pip install 'vcc[remote]'" in done.err
+    assert "pip install 'obstore>=0.11' 'oras>=" in done.err
 
 
 def test_a_run_pulls_what_it_misses_from_a_trusted_remote(

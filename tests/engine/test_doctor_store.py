@@ -96,7 +96,7 @@ def test_prod_wants_keys_rules_and_the_library(tmp_path, place, monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor_store.metadata, "version", missing)
-    assert found(tmp_path)["trust"].hint == "pip install 'vcc[sign]'"
+    assert found(tmp_path)["trust"].hint == "pip install 'cryptography>=43'"
 
 
 def test_broken_trust_files_fail(tmp_path, place):

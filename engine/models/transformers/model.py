@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from vcc.cache.errors import ModelError
+from vcc.cache.extras import install
 
 
 def make_model(
@@ -81,7 +82,7 @@ def _class(architecture: str) -> Any:
         raise ModelError(
             f"architecture {architecture} needs transformers to be compiled",
             f"no decoder for it is built in, and transformers cannot be imported: {error!s:.200}",
-            "pip install 'vcc[hf]'; a finished artifact runs without it",
+            f"{install('transformers')}; a finished artifact runs without it",
         ) from error
     kind = getattr(library, architecture, None)
     if getattr(kind, "config_class", None) is None:

@@ -131,4 +131,4 @@ def test_without_cryptography_the_extra_is_named(monkeypatch):
     with pytest.raises(MissingExtra) as caught:
         publickey.crypto("serialization")
     assert (caught.value.exit, caught.value.id) == (Exit.DEVICE, "MISSING_EXTRA")
-    assert caught.value.hint == "pip install 'vcc[sign]'"
+    assert caught.value.hint == "pip install 'cryptography>=43'"

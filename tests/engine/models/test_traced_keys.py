@@ -71,7 +71,7 @@ def test_without_transformers_a_build_says_what_to_install(
     assert settled(tmp_path / "a").request.source.model_key() == source.model_key()
     with pytest.raises(ModelError, match="needs transformers to be compiled") as caught:
         check_traced(source, recorded=False)
-    assert "pip install" in caught.value.hint
+    assert "pip install 'transformers>=" in caught.value.hint
 
 
 def _none(name: str) -> None:
