@@ -118,13 +118,13 @@ def _bounds(max_size: str | None, keep_last: int, unused_for: str | None) -> Bou
 
 
 def _duration(option: str, text: str) -> float:
-    from vcc.cache.care.filters import parse_duration
+    from vcc.cache.care.filters import DURATIONS, parse_duration
     from vcc.cache.errors import UsageError
 
     try:
         return parse_duration(text)
     except ValueError:
-        raise UsageError(f"{option}={text} is not a duration", "", "such as 12h or 30d") from None
+        raise UsageError(f"{option}={text} is not a duration", "", DURATIONS) from None
 
 
 def _report(

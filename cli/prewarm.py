@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -202,10 +201,10 @@ def _check_together(check: bool, push: str | None, signing: Signing, budget: str
 def _seconds(budget: str | None) -> float | None:
     if budget is None:
         return None
-    from vcc.cache.care.filters import parse_duration
+    from vcc.cache.care.filters import DURATIONS, parse_duration
     from vcc.cache.errors import UsageError
 
     try:
-        return parse_duration(re.sub(r"(?<=[0-9])m$", "min", budget.strip()))
+        return parse_duration(budget.strip())
     except ValueError as error:
-        raise UsageError(f"--budget {budget} is not a duration", "", "such as 30m or 2h") from error
+        raise UsageError(f"--budget {budget} is not a duration", "", DURATIONS) from error

@@ -197,7 +197,7 @@ def _claims(texts: list[str] | None) -> dict[str, str]:
 
 
 def _seconds(text: str | None) -> int:
-    from vcc.cache.care.filters import parse_duration
+    from vcc.cache.care.filters import DURATIONS, parse_duration
     from vcc.cache.errors import UsageError
 
     try:
@@ -205,7 +205,7 @@ def _seconds(text: str | None) -> int:
         if text is not None and seconds < 1:
             raise ValueError(text)
     except ValueError as error:
-        raise UsageError(f"--expires {text} is not a duration", "", "such as 12h or 90d") from error
+        raise UsageError(f"--expires {text} is not a duration", "", DURATIONS) from error
     return seconds
 
 

@@ -3,7 +3,7 @@
     filter = field op value            ; blanks around the three are free
     field  = one of FIELDS
     op     = "=" | "!=" | "<" | "<=" | ">" | ">=" | "~"
-    value  = size (20GB, 512MiB) | duration (90s, 15min, 12h, 30d, 8w) | count | yes, no | text
+    value  = size (20GB, 512MiB) | duration (90s, 15m, 12h, 30d, 8w) | count | yes, no | text
 
 `~` asks whether text has the value in it, whatever the case. An id is compared by its beginning.
 """
@@ -22,7 +22,10 @@ from vcc.cache.settings import parse_size
 Value = float | str | bool
 MAX_LENGTH = 1000
 MIN_PREFIX = 6
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+DURATIONS = "such as 90s, 30m (minutes), 12h, 30d or 8w"
+"""For people, where a duration cannot be read."""
+
 _OP = re.compile(r"[=!<>~]+")
 _NUMBER = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?\Z")
 _ORDER: Mapping[str, Callable[[Value, Value], bool]] = {
@@ -118,9 +121,8 @@ def parse_filter(text: str) -> Filter:
     try:
         return Filter(text, name, op, field.read(rest.strip()))
     except (ValueError, ConfigError) as error:
-        raise _wrong(
-            text, column, f"{rest.strip()!r} is no value of {name}", field.means
-        ) from error
+        right = DURATIONS if field.read is parse_duration else field.means
+        raise _wrong(text, column, f"{rest.strip()!r} is no value of {name}", right) from error
 
 
 def matching(
@@ -144,7 +146,7 @@ def matching(
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a duration such as `90s`, `15min`, `12h`, `30d` or `8w`.
+    """Seconds of a duration such as `90s`, `15m` or `15min`, `12h`, `30d` or `8w`.
 
     Raises:
         ValueError: it is none.

@@ -175,6 +175,8 @@ def test_gc_says_what_went(vcc, two, own_store):
     assert told["places"] == done["places"]
     assert done["kinds"]["unreferenced blobs"]["count"] == 2
     assert vcc("cache", "gc", "--grace", "soon").code == Exit.USAGE
+    assert vcc("cache", "gc", "--grace", "30m", "--dry-run").code == 0
+    assert "30m (minutes)" in vcc("cache", "prune", "--unused-for", "30x").err
 
 
 def test_verify_prints_exactly_the_damage_and_repair_ends_it(vcc, two, own_store):

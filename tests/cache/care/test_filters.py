@@ -147,7 +147,15 @@ def test_not_equal_is_the_opposite_of_equal_whatever_is_compared(field, op, valu
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("1.5h", 5400), ("15min", 900), ("2 w", 1209600)]
+    ("text", "seconds"),
+    [("90s", 90), ("1.5h", 5400), ("15min", 900), ("15m", 900), ("2 w", 1209600)],
 )
 def test_durations_have_a_unit(text, seconds):
     assert parse_duration(text) == seconds
+
+
+def test_minutes_have_a_short_name_in_filters_and_a_wrong_unit_is_told_all():
+    assert parse_filter("age>30m").value == parse_filter("age > 30min").value == 1800
+    with pytest.raises(FilterError) as error:
+        parse_filter("age>30x")
+    assert "30m (minutes)" in error.value.hint
