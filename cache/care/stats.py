@@ -91,7 +91,7 @@ def _models(items: Iterable[Item], missed: Mapping[str, int]) -> Iterable[ModelS
 
 
 def _shared(titles: Sequence[str]) -> str:
-    """The parts that all titles begin with; the first title where there are none."""
-    parts = zip(*(title.split(TITLE_GAP) for title in titles), strict=False)
-    alike = takewhile(lambda column: len(set(column)) == 1, parts)
-    return TITLE_GAP.join(column[0] for column in alike) or titles[0]
+    """The parts that all titles begin with; where none, every name that the model was given."""
+    columns = list(zip(*(title.split(TITLE_GAP) for title in titles), strict=False))
+    alike = takewhile(lambda column: len(set(column)) == 1, columns)
+    return TITLE_GAP.join(column[0] for column in alike) or ", ".join(sorted(set(columns[0])))

@@ -75,7 +75,7 @@ def title_of(settled: Settled, info: Mapping[str, Any]) -> str:
     """What an artifact is, for people: model, dtype, modes, and pieces that are not compiled."""
     config, dtype = _as_cut(settled, info)[0], settled.model.dtype
     eager = config.backend if config.backend is Backend.EAGER else None
-    parts = (settled.request.source.name, dtype, config.mode, config.cuda_graph_mode, eager)
+    parts = (settled.request.source.title, dtype, config.mode, config.cuda_graph_mode, eager)
     return " · ".join(str(plain(part)) for part in parts if part is not None)
 
 
@@ -99,7 +99,7 @@ def _said_of_config(settled: Settled, info: Mapping[str, Any]) -> dict[str, Any]
     config, overruled = _as_cut(settled, info)
     return {
         "settled": _settled_anew(settled, config),
-        "model": plain(settled.model),
+        "model": {**plain(settled.model), "source": settled.request.source.title},
         "compilation": plain(config),
         "reasons": [str(reason) for reason in (*settled.reasons, *overruled)],
         "overruled": [str(reason) for reason in overruled],

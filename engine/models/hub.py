@@ -16,6 +16,9 @@ from vcc.cache.extras import install
 from vcc.engine.config.environment import read_environment
 from vcc.engine.models.checkpoint import tensors_in
 
+HUB_FOLDER = "models--"
+"""What the folder of a model in the cache begins with."""
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9_][\w.-]{0,95})?")
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -68,7 +71,7 @@ def find_model(
     wanted = revision or "main"
     if not HUB_ID.fullmatch(name) or not _REVISION.fullmatch(wanted):
         raise ModelError(f"{name!r:.80} at {wanted!r:.80} is not a Hugging Face id")
-    folder = place.cache / f"models--{name.replace('/', '--')}"
+    folder = place.cache / f"{HUB_FOLDER}{name.replace('/', '--')}"
     found = _local(folder, wanted)
     lack = _lack(found, place, wants_weights)
     if found is not None and not lack:

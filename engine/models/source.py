@@ -36,7 +36,7 @@ from vcc.engine.models.hf_directory import (
     read_directory,
     weights_place,
 )
-from vcc.engine.models.hub import HUB_ID, HubPlace, Snapshot, find_model, hub_place
+from vcc.engine.models.hub import HUB_FOLDER, HUB_ID, HubPlace, Snapshot, find_model, hub_place
 from vcc.engine.models.module_entries import module_entries
 from vcc.engine.models.quant.kv import KvSpec
 from vcc.engine.models.quant.spec import FP8
@@ -108,6 +108,21 @@ class Source:
     def with_cache(self, kv_cache: KvDtype | None) -> Source:
         """The same model over a KV cache of this element type."""
         return replace(self, kv_cache=kv_cache)
+
+    @property
+    def title(self) -> str:
+        """What its artifacts are called, never a path of this machine.
+
+        `demo`, the id of the Hub (also for a snapshot in the Hub's cache), `module:factory`, or the
+        last part of the directory.
+        """
+        if self.directory is None or self.revision is not None:
+            return self.name
+        parts = Path(os.path.abspath(Path(self.name).expanduser())).parts
+        hub, folder = parts[-3:-2], parts[-2:-1]
+        if folder == ("snapshots",) and hub and hub[0].startswith(HUB_FOLDER):
+            return hub[0].removeprefix(HUB_FOLDER).replace("--", "/")
+        return parts[-1]
 
     @property
     def is_checkpoint(self) -> bool:

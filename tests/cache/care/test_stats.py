@@ -44,6 +44,13 @@ def test_a_model_is_named_by_what_its_artifacts_share(root):
     assert [(one.title, one.artifacts) for one in stats(root).models] == [("m · bf16", 2)]
 
 
+def test_a_model_of_several_names_has_them_all(root):
+    store = quiet(root)
+    for mode, title in (("full", "n · bf16 · full"), ("none", "m · bf16 · none")):
+        store.publish(manifest_of(mode, 1, title=title), BLOBS)
+    assert [(one.title, one.artifacts) for one in stats(root).models] == [("m, n", 2)]
+
+
 def test_room_is_told_by_kind_and_adds_up(root, two):
     quiet(root).quarantine(two[0], "asked for")
     found = room(root)

@@ -44,6 +44,11 @@ def test_an_id_is_found_by_branch_or_commit(revision: str | None, place: HubPlac
     assert source.has_weights
 
 
+def test_an_id_and_its_directory_have_one_title(place: HubPlace) -> None:
+    assert open_source(NAME, hub=place).title == NAME
+    assert open_source(str(snapshot(place))).title == NAME
+
+
 def test_an_id_and_its_directory_ask_for_the_same_artifact(place: HubPlace) -> None:
     by_id = open_source(NAME, hub=place).model_key()
     assert by_id == open_source(str(snapshot(place))).model_key()

@@ -34,6 +34,18 @@ def edited(directory: Path, to: Path, **fields: Any) -> Path:
     return to
 
 
+def test_a_title_is_the_last_part_of_a_directory(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = (str(llama), f"{llama}/", f"{llama.parent}/x/../{llama.name}")
+    monkeypatch.chdir(llama.parent)
+    (llama.parent / "x").mkdir(exist_ok=True)
+    assert {open_source(name).title for name in (*forms, f"./{llama.name}")} == {llama.name}
+    monkeypatch.chdir(llama)
+    assert open_source(".").title == llama.name
+    assert open_source("demo").title == "demo"
+
+
 def test_a_directory_gives_config_weights_tokenizer_and_generation(llama: Path) -> None:
     source = open_source(str(llama))
     assert (source.kind, source.directory, source.dtype) == ("decoder", llama, "float32")
