@@ -54,13 +54,16 @@ def _hypothetical(asked: ModelOptions, store: Store) -> Explanation:
 def _last(store: Store) -> Explanation:
     from vcc.cache.errors import MissingArtifact
     from vcc.cache.notes import last_lookup
+    from vcc.cache.root import LAYOUT
     from vcc.engine.explain import explain_noted
 
     noted = last_lookup(store.root)
     if noted is None:
+        made = (store.root / LAYOUT).exists()
         raise MissingArtifact(
             "no look-up to explain",
-            f"none that missed is noted in {store.root}",
+            f"none that missed is noted in {store.root}"
+            + ("" if made else ", where nothing is stored yet: a look-up makes no store"),
             "name a model: vcc explain MODEL, with the options of the run",
         )
     return explain_noted(noted, store)

@@ -54,6 +54,16 @@ def test_without_a_noted_look_up_a_model_is_asked_for(vcc, own_store):
     assert not own_store.exists()
 
 
+def test_a_miss_leaves_a_note_once_there_is_a_store(vcc, engine, own_store):
+    assert vcc("run", "demo", "--require-warm", "--prompt", "x").code == 1
+    assert "a look-up makes no store" in vcc("explain").err
+    assert not own_store.exists()
+    assert vcc("compile", "demo").code == 0
+    assert "a look-up makes no store" not in vcc("explain").err
+    assert vcc("run", "demo", "--require-warm", "--dtype", "fp32", "--prompt", "x").code == 1
+    assert "the look-up of demo that missed" in vcc("explain").out
+
+
 def test_an_empty_store_and_a_hit_are_said(vcc, engine):
     assert "miss: the store is empty" in vcc("explain", "demo").out
     vcc("compile", "demo")
