@@ -57,7 +57,11 @@ OptionalModel = Annotated[
 ]
 Target = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--target", metavar="cpu|sm_90|...", help="what code is made for; cpu by default"),
+    typer.Option(
+        "--target",
+        metavar="cpu|sm_90|...",
+        help="what code is made for; without it this machine's GPU for decoders, else cpu",
+    ),
 ]
 TargetProfile = Annotated[
     Optional[Path],  # noqa: UP045
