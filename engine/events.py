@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+BUILDING = "no artifact to boot from, so it is built now"
+"""How the note of a build begins; the reason follows."""
+
 
 @runtime_checkable
 class Events(Protocol):

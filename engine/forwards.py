@@ -16,6 +16,7 @@ from vcc.cache.store import Store
 from vcc.engine.config.environment import kept_environment
 from vcc.engine.config.parse import as_config, parse_model
 from vcc.engine.config.types import CompilationConfig, ParallelConfig
+from vcc.engine.log_events import LogEvents
 from vcc.engine.models.source import Source, open_source
 from vcc.engine.monitor import Counters
 from vcc.engine.request import BuildRequest, settle
@@ -117,7 +118,9 @@ def load_forward(
     )
     counted = Counters() if counters is None else counters
     store, settled = Store.open(cache_dir), settle(request)
-    session = Session(settled, store, golden, require_warm, counters=counted, exact=require_exact)
+    session = Session(
+        settled, store, golden, require_warm, LogEvents(), counters=counted, exact=require_exact
+    )
     with kept_environment():
         ready = open_module_session(session)
     return ForwardModel(ready.booted.forward, ready.artifact, source, counted)

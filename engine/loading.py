@@ -19,7 +19,7 @@ from vcc.engine.config.environment import kept_environment
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
 from vcc.engine.config.parse import as_config, parse_model
 from vcc.engine.config.types import CompilationConfig, ParallelConfig
-from vcc.engine.events import Events, NullEvents
+from vcc.engine.log_events import told_of
 from vcc.engine.models.source import Source, open_source
 from vcc.engine.monitor import Counters, Ledger
 from vcc.engine.request import BuildRequest, settle
@@ -228,7 +228,7 @@ def load(
         Store.open(cache_dir),
         golden,
         require_warm,
-        monitor if isinstance(monitor, Events) else NullEvents(),
+        told_of(monitor),
         Ledger() if monitor is None else monitor,
         Counters() if counters is None else counters,
         kv_memory=DEFAULT_KV_MEMORY if kv_memory is None else KvMemory.parse(kv_memory),

@@ -19,7 +19,7 @@ from vcc.cache.store import Store
 from vcc.cache.use import note_boot, note_missed
 from vcc.engine.adapters import check_adapters, load_adapters
 from vcc.engine.config.kv_memory import DEFAULT_KV_MEMORY, KvMemory
-from vcc.engine.events import Events, NotedEvents, NullEvents
+from vcc.engine.events import BUILDING, Events, NotedEvents, NullEvents
 from vcc.engine.finding import Found, check_can_build, find, note_missed_lookup, of_ref
 from vcc.engine.matching import play_of
 from vcc.engine.monitor import Counters, Ledger
@@ -203,7 +203,7 @@ def _stored(session: Session, entry: Entry, booting: Callable[[Loaded], Boots]) 
 
 def _built(session: Session, why: str, booting: Callable[[Loaded], Boots]) -> Ready[Boots]:
     reason = "" if why in session.notes else f": {why}"
-    session.events.note(f"no artifact to boot from, so it is built now{reason}")
+    session.events.note(BUILDING + reason)
     with session.ledger.phase("compile"):
         from vcc.engine.pipeline import build
 

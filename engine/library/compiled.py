@@ -24,9 +24,10 @@ from vcc.engine.events import Events
 from vcc.engine.library.adapter import Adapter
 from vcc.engine.library.arguments import Arguments, Call, Variant
 from vcc.engine.library.identity import Identity, as_state, identity_of, title_of
-from vcc.engine.library.options import LogEvents, Options
+from vcc.engine.library.options import Options
 from vcc.engine.library.outputs import restored
 from vcc.engine.library.watch import Watch
+from vcc.engine.log_events import told_of
 from vcc.engine.models.factory import LiveRef
 from vcc.engine.models.source import Source
 from vcc.engine.monitor import Counters, Ledger
@@ -70,8 +71,7 @@ class Accounts:
     def of(cls, monitor: Ledger | None, counters: Counters | None) -> Accounts:
         """Those that a caller gave, and new ones for the rest."""
         ledger = monitor if monitor is not None else Ledger()
-        events = ledger if isinstance(ledger, Events) else LogEvents()
-        return cls(events, ledger, counters if counters is not None else Counters())
+        return cls(told_of(ledger), ledger, counters if counters is not None else Counters())
 
 
 class Compiled(Generic[P, R]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,24 +95,3 @@ def _check_range(axis: str, sizes: object) -> None:
             f"got {sizes!r}",
             f'write sizes={{"{axis}": (1, 2048)}}: smallest and largest, both included',
         )
-
-
-class LogEvents:
-    """Progress of a build for a program: notes to the logger `vcc`, the rest to nobody."""
-
-    __slots__ = ()
-
-    def stage_started(self, stage: str, total: int = 0) -> None:
-        """Log at level debug."""
-        logging.getLogger("vcc").debug("%s begins", stage)
-
-    def stage_finished(self, stage: str, seconds: float) -> None:
-        """Log at level debug."""
-        logging.getLogger("vcc").debug("%s: %.2f s", stage, seconds)
-
-    def progress(self, item: str, state: str) -> None:
-        """Ignore."""
-
-    def note(self, reason: str) -> None:
-        """Log at level info."""
-        logging.getLogger("vcc").info("%s", reason)
