@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from vcc.cache.errors import UsageError
-from vcc.cli.console import ask, columns, err, out, out_json, show_error
+from vcc.cli.console import ask, columns, err, out, out_json, short, show_error
 from vcc.cli.prompts import read_prompts
 from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.runtime.report import account_lines, ledger_lines
@@ -86,7 +86,7 @@ def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
     else:
         found = answer(session, asked)
         out(_answers_text(found))
-    _lines(ledger_lines(found))
+    _lines([booted_line(session, found.artifact), *ledger_lines(found)])
     return found
 
 
@@ -112,7 +112,7 @@ def _talk(session: Session, said: Said, *, as_json: bool) -> RunReport:
     if as_json:
         out_json(found.as_dict())
     else:
-        _lines(ledger_lines(found))
+        _lines([booted_line(session, found.artifact), *ledger_lines(found)])
     return found
 
 
@@ -130,8 +130,22 @@ def _forward(session: Session, *, as_json: bool) -> ModuleReport:
         for one in found.outputs
     ]
     out(columns([("output", "dtype", "shape", "sha256"), *rows]))
-    _lines(account_lines(found.phases, found.seconds, found.counters))
+    counted = account_lines(found.phases, found.seconds, found.counters)
+    _lines([booted_line(session, found.artifact), *counted])
     return found
+
+
+def booted_line(session: Session, artifact: str | None) -> str:
+    """What ran: the artifact's id and title; of a decoder also its graph mode and its graphs."""
+    trail = session.trail
+    if trail.loaded is None:  # a talk that ended before its first message
+        return "artifact  none was booted"
+    name = "not stored" if artifact is None else short(artifact)
+    line = f"artifact  {name}  {trail.loaded.manifest.title}"
+    runner = getattr(trail.booted, "runner", None)
+    if runner is None:
+        return line
+    return f"{line}  mode {runner.mode.value}  graphs {runner.gate.captures}"
 
 
 def _lines(lines: list[str]) -> None:

@@ -28,6 +28,12 @@ def test_a_miss_builds_says_why_and_the_next_run_is_warm(vcc, engine):
     assert "misses 1" in cold.err
 
 
+def test_the_report_names_what_was_booted(vcc, engine):
+    (id,) = {_json(vcc, "--prompt", "a")["artifact"] for _ in range(2)}
+    text = vcc("run", "demo", "--prompt", "Once", "--max-new-tokens", "3").err
+    assert f"artifact  {id[:12]}  demo for tests  mode none  graphs 0\n" in text
+
+
 def test_the_json_has_answers_phases_and_counters(vcc, engine):
     _json(vcc, "--prompt", "a")
     found = _json(vcc, "--prompt", "Once upon", "--prompt", "The end", "--ignore-eos")

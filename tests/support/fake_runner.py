@@ -10,6 +10,7 @@ from vcc.engine.config.modes import GraphMode
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 from vcc.engine.runtime.descriptors import BatchDescriptor, Dispatch
 from vcc.engine.runtime.graph_stat import GraphStat
+from vcc.engine.runtime.wrapper import CaptureGate
 
 
 def limits(**changes: int) -> StepLimits:
@@ -41,6 +42,7 @@ class FakeRunner:
         self.kv = np.full(step_limits.num_blocks * step_limits.block_size, -1, dtype=np.int32)
         self.batches: list[tuple[int, int, bool]] = []
         self.stat = GraphStat()
+        self.mode, self.gate = GraphMode.NONE, CaptureGate()
 
     def step(self, batch: StepBatch) -> np.ndarray:
         self.batches.append((batch.tokens, batch.seqs, batch.uniform))
