@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shlex
 import shutil
@@ -10,8 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.adapters import make_adapter
-from support.documents import commands, documents, glossary, links, sessions, unsaid
+from support.documents import FENCE, commands, documents, glossary, links, sessions, unsaid
 from support.sources import ROOT
 
 VCC = (sys.executable, "-c", "from vcc.cli.main import main; main()")
@@ -73,7 +73,6 @@ def place(demo_shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documents")
     shutil.copytree(demo_shelf, folder / "store")
     shutil.copytree(ROOT / "docs" / "examples", folder, dirs_exist_ok=True)
-    make_adapter(folder / "adapters" / "style", ROOT / "engine" / "models" / "demo")
     return folder
 
 
@@ -125,6 +124,19 @@ def test_the_recipes_run_in_order_and_print_what_is_shown(page: Path, place: Pat
         fails = any(line.startswith("error:") for line in shown)
         assert (done.returncode != 0) == fails, said
         assert unsaid(shown, done.stdout + done.stderr) == [], said
+
+
+def test_the_program_of_the_page_on_adapters_runs(place: Path) -> None:
+    """After the page's own commands or alone: the adapter is made here if it is not there."""
+    page = (ROOT / "docs" / "lora.md").read_text()
+    (text,) = [body for language, body in FENCE.findall(page) if language == "python"]
+    assert run("python make_adapter.py", place).returncode == 0
+    (place / "use_adapter.py").write_text(text)
+    done = run("python use_adapter.py", place)
+    assert done.returncode == 0, done.stderr
+    styled, plain = ast.literal_eval(done.stdout).values()
+    assert (len(styled), len(plain)) == (16, 16)
+    assert styled != plain
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))

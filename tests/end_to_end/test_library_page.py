@@ -27,7 +27,8 @@ def test_the_files_of_the_page_run(demo_store: Path, tmp_path: Path) -> None:
     for name, text in files().items():
         (tmp_path / name).write_text(text)
     own = os.environ | {"VCC_CACHE_DIR": str(demo_store), "OMP_NUM_THREADS": "1"}
-    for name in ("use_blocks.py", "use_decoder.py"):
+    said = {}
+    for name in ("use_blocks.py", "use_decoder.py", "use_requests.py"):
         done = subprocess.run(
             [sys.executable, name],
             cwd=tmp_path,
@@ -37,12 +38,21 @@ def test_the_files_of_the_page_run(demo_store: Path, tmp_path: Path) -> None:
             timeout=300,
         )
         assert done.returncode == 0, f"{name}\n{done.stdout}\n{done.stderr}"
-    assert "pieces" in done.stdout, "the stages are shown"
-    assert "which I am sure" in done.stdout, "and the answer"
+        said[name] = done.stdout
+    assert "pieces" in said["use_decoder.py"], "the stages are shown"
+    assert "which I am sure" in said["use_decoder.py"], "and the answer"
+    lengths = [len(ids) for ids in ast.literal_eval(said["use_requests.py"]).values()]
+    assert lengths == [16, 4]
 
 
 def test_every_file_of_the_page_is_python_and_known() -> None:
-    assert list(files()) == ["blocks.py", "use_blocks.py", "use_decoder.py", "gpu.py"]
+    assert list(files()) == [
+        "blocks.py",
+        "use_blocks.py",
+        "use_decoder.py",
+        "use_requests.py",
+        "gpu.py",
+    ]
     for text in files().values():
         ast.parse(text)
 
