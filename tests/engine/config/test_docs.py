@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from support.config_reference import PAGE, rewritten
 
 from vcc.engine.config.artifacts import ARTIFACT_TABLE
@@ -23,6 +25,18 @@ def test_levels_and_artifacts_on_the_page_are_the_tables_in_code() -> None:
         assert f"| {mode.name} | {platform.value} | {held} |" in page
     for rule in PASS_RULES:
         assert f"`{rule.name}`" in page
+
+
+def test_the_page_says_from_which_level_each_pass_is_on() -> None:
+    (said,) = [one for one in PAGE.read_text().splitlines() if "are on from `-O1`." in one]
+    first, _, rest = said.partition(" are on from `-O1`.")
+    named = rest.partition(" are on when they are named")[0]
+    by_level: dict[str, set[str]] = {"O1": set(), "O2": set(), "": set()}
+    for rule in PASS_RULES:
+        by_level[rule.from_level.name if rule.from_level else ""].add(rule.name)
+    assert set(re.findall(r"`(\w+)`", first)) == by_level["O1"]
+    assert set(re.findall(r"`(\w+)`", named)) == by_level[""]
+    assert all(name.startswith("fuse_") for name in by_level["O2"])
 
 
 def test_the_example_on_the_page_is_read() -> None:
