@@ -83,6 +83,7 @@ __device__ inline bool is_aligned(const Rope<T, C>& r) {
   if (kNorm) odd |= place_bits(r.q_weight) | place_bits(r.k_weight);
   if (kCache) {
     odd |= place_bits(r.v) | row_bits<T>(r.v_stride | r.plane | r.block_stride | r.slot_stride);
+    // A chunk's values take fewer bytes in an fp8 cache, and as much less alignment is enough.
     odd |= place_bits(r.cache) * (sizeof(T) / sizeof(C));
   } else {
     odd |= place_bits(r.k_out);
@@ -105,6 +106,7 @@ __device__ inline void factors(float (&factor)[kTurn], Chunk (&low)[kTurn], Chun
     factor[i] = squares<T>(low[i]) + squares<T>(high[i]);
     keep_packed(low[i]), keep_packed(high[i]);
   }
+  // The lanes are known at run time only; the heads are unrolled, so that their shuffles overlap.
 #pragma unroll 1
   for (int apart = r.lanes / 2; apart > 0; apart /= 2) {
 #pragma unroll

@@ -154,6 +154,7 @@ void Arena::map_again(const Taken& taken, HostCopy::Return* back) {
     taken.pages->map_these({taken.chunks.begin() + static_cast<ptrdiff_t>(at),
                             taken.chunks.begin() + static_cast<ptrdiff_t>(end)});
     if (back == nullptr) continue;
+    // Chunks ascend: all contents below the end of the last one lie in mapped memory.
     back->open_below(taken.pages->base() + (taken.chunks[end - 1] + 1) * taken.pages->chunk());
   }
 }
@@ -174,6 +175,7 @@ void Arena::wake(const Tags& names) {
   trim_locked();
   try {
     for (const auto& [name, one] : tags_) {
+      // A tag that is not deferrable wakes with any other: what is named cannot be used without it.
       if (!one->asleep || (!named(names, name) && policy_of(name).deferrable)) continue;
       restore(*one, times);
       woken.push_back(one.get());

@@ -10,6 +10,8 @@ namespace {
 
 // Rows that read a row of a matrix together, and columns of a work item.
 constexpr int64_t kRows = 4, kColumns = 128;
+// Rows of a work item of expand, whose kernel takes them one by one: more only make fewer items.
+constexpr int64_t kExpandRows = 4 * kRows;
 
 struct Matrices {
   int64_t slots, width, depth;
@@ -60,7 +62,7 @@ Tensor lora_shrink(const Tensor& x, const Tensor& a, const Tensor& slots) {
     count = run_of(slot, row, rows, kRows);
     if (has(m, slot[row])) {
       add_columns({slot[row], row, count, 0, 0, 0}, 0, m.width, tiles);
-    } else {
+    } else {  // zeros, as the plain form has them: expand does not read them
       std::memset(args.low + row * m.width, 0, count * m.width * sizeof(float));
     }
   }
@@ -92,6 +94,7 @@ Tensor lora_expand(const Tensor& y, const Tensor& low, const Tensor& b, const Te
   const Tensor out = torch::stable::new_empty(y, y.sizes());
   LoraArgs args{};
   args.x = y.const_data_ptr(), args.x_stride = y.stride(0), args.matrix = b.const_data_ptr();
+  // LoraArgs is shared with shrink, which writes `low`; expand only reads it.
   args.low = static_cast<float*>(const_cast<void*>(low.const_data_ptr()));
   args.low_stride = low.stride(0), args.out = out.mutable_data_ptr();
   args.width = m.width, args.depth = m.depth;
@@ -99,13 +102,14 @@ Tensor lora_expand(const Tensor& y, const Tensor& low, const Tensor& b, const Te
   thread_local std::vector<LoraTile> tiles;
   tiles.clear();
   for (int64_t row = 0, count; row < rows; row += count) {
-    count = run_of(slot, row, rows, 4 * kRows);
+    count = run_of(slot, row, rows, kExpandRows);
     if (has(m, slot[row])) {
       for (int64_t part = 0, begin = 0; part < parts; begin += widths[part++]) {
         add_columns({slot[row], row, count, 0, 0, part}, begin, begin + widths[part], tiles);
       }
       continue;
     }
+    // Without an adapter a row is copied: its bits are those of the projection. x has a stride.
     for (int64_t one = row; one < row + count; ++one) {
       std::memcpy(static_cast<char*>(args.out) + one * bytes,
                   static_cast<const char*>(args.x) + one * args.x_stride * y.element_size(), bytes);

@@ -77,6 +77,7 @@ void plan_sequence(const AttentionArgs& a, const Batch& b, int64_t i, int64_t kv
   const bool direct = rows * a.group <= kDirectRows;
   const int64_t step = direct ? rows : std::max<int64_t>(1, kPackedRows / a.group);
   for (int64_t row = 0; row < rows; row += step) {
+    // Query rows are the last tokens of their sequence: the first has position length - rows.
     AttentionTile tile{i, begin + row, std::min(step, rows - row), length - rows + row, 1, 0};
     if (direct) tile.chunks = (length + kSplitKeys - 1) / kSplitKeys;
     const int64_t size = kernels().attention_partial(a, tile.rows * a.group);
@@ -105,7 +106,7 @@ void run(const AttentionArgs& a, const Plan& plan, Dtype dtype, CacheKind kind) 
     return kernels().attention_partial(a, plan.tiles[item.tile].rows * a.group);
   };
   for_items(plan.items, plan.work < kSerialWork, [&](const Item& item) {
-    thread_local Scratch own;
+    thread_local Scratch own;  // of the thread that takes the item; partials are the caller's
     kernels().attend[kind][dtype](a, plan.tiles[item.tile], item.kv_head, item.chunk,
                                   own.floats(plan.scratch),
                                   partials_of(plan, item, size_of(item), partials));
@@ -143,6 +144,7 @@ AttentionArgs args_of(const Tensor& q, const Tensor& kv_cache, const Tensor& out
   a.block_stride = cache.block_stride, a.slot_stride = cache.slot_stride;
   a.head_stride = cache.head_stride, a.block_size = cache.block_size;
   a.head_dim = cache.head_dim, a.group = q.size(1) / (cache.heads * cache.head_dim);
+  // The scale of fp8 keys is that of their scores too: the caller multiplies its own into it.
   a.scale = scales.key, a.v_scale = scales.value;
   return a;
 }

@@ -50,7 +50,7 @@ def filled(model: ModelConfig) -> ModelConfig:
 
 
 def lora_graphs(state: State) -> State:
-    """Whether there are graphs for each number of active adapters (row D15)."""
+    """Whether there are graphs for each number of active adapters."""
     if not state.facts.max_loras:
         return state.put("cudagraph_specialize_lora", False, "adapters are not enabled")
     if state.graphs is GraphMode.NONE:

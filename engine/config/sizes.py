@@ -103,7 +103,7 @@ def _check_some(sizes: Sequence[int], wanted: Sequence[int], limits: CaptureLimi
 
 
 def check_multiples(sizes: Sequence[int], mode: GraphMode, query_len: int) -> None:
-    """Refuse sizes that uniform decode cannot fill with whole sequences (row D13).
+    """Refuse sizes that uniform decode cannot fill with whole sequences.
 
     Raises:
         ConfigError: decode has FULL graphs of its own and a size is no multiple of `query_len`.
@@ -126,7 +126,7 @@ def padded_size(tokens: int, sizes: Sequence[int]) -> int | None:
 def check_compile_sizes(
     compile_sizes: Sequence[int], sizes: Sequence[int], mode: GraphMode
 ) -> None:
-    """Refuse exact compile sizes that padding would never call (row D14).
+    """Refuse exact compile sizes that padding would never call.
 
     Raises:
         ConfigError: graphs are on and a compile size is padded to another size.

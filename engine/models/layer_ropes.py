@@ -75,6 +75,7 @@ def rope_by_window(config: Config, heads: HeadShape) -> Ropes:
         settings_in({"rope_scaling": by_type.get(name)})
         for name in ("sliding_attention", "full_attention")
     )
+    # `rope_theta` beside them is the base of the other layers: it must not reach the windowed ones.
     local = local or {"rope_theta": _local_base(config)}
     whole = whole or settings_in({"rope_scaling": config.get("rope_scaling")})
     ropes = (

@@ -59,7 +59,7 @@ def count_loras(slots: Iterable[int]) -> int:
 
 
 def lora_counts(max_loras: int, *, specialise: bool) -> tuple[int, ...]:
-    """Counts of active LoRAs with graphs of their own (row D15).
+    """Counts of active LoRAs with graphs of their own.
 
     With `specialise`: 0, the powers of two up to `max_loras`, and `max_loras` + 1 (rows without
     a LoRA count as one more). Without: one case that serves every count.

@@ -67,8 +67,9 @@ class Dispatcher:
             compile_sizes: exact sizes compiled; none may be padded to another.
 
         Raises:
-            ConfigError: PIECEWISE without pieces (D17), a size that is no multiple of the query
-                length (D13), a compile size that is always padded (D14), a size below 1.
+            ConfigError: PIECEWISE without pieces, a size that is no multiple of the query length
+                where decode has graphs of its own, a compile size that is always padded, a size
+                below 1.
         """
         ordered = tuple(sorted(set(sizes))) if mode is not GraphMode.NONE else ()
         if mode.uses(GraphMode.PIECEWISE) and not pieces:
@@ -87,7 +88,7 @@ class Dispatcher:
 
     @classmethod
     def unbuilt(cls, mode: GraphMode) -> Dispatcher:
-        """A dispatcher before its graphs exist: every step runs in NONE (D7)."""
+        """A dispatcher before its graphs exist: every step runs in NONE."""
         return cls(mode, (), 1, 1, NO_LORAS, 0, False, {})
 
     def keys(self, mode: GraphMode) -> frozenset[BatchDescriptor]:
@@ -127,7 +128,7 @@ class Dispatcher:
             FULL before PIECEWISE before NONE. NONE has the raw size; the others are padded.
 
         Raises:
-            GraphError: no allowed mode has a graph for this step and NONE is not allowed (D9).
+            GraphError: no allowed mode has a graph for this step and NONE is not allowed.
         """
         refusals: list[str] = []
         for mode in ORDER[:2]:

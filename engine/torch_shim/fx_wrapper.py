@@ -163,6 +163,9 @@ def _written(line: Any, tuner: Any, arguments: Mapping[str, Any]) -> tuple[str, 
 
     pointers = [name for name, value in arguments.items() if isinstance(value, torch.fx.Node)]
     if not any(line.raw_keys or ()):
+        # Inductor's own kernel. Inductor names its parameters by what they are for: out_ptr0 and
+        # in_out_ptr0 are written, in_ptr0 and the arg_X of a template are read. Inputs that are
+        # written all the same, and workspaces that are cleared first, are in mutated_arg_names.
         return tuple(name for name in pointers if name in tuner.mutated_arg_names or "out" in name)
     wanted = getattr(line, "original_fxnode_name", None)
     for kernel in V.graph.operations:

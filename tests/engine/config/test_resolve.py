@@ -154,7 +154,7 @@ def test_attention_that_is_never_capturable(mode: GraphMode) -> None:
     assert graphs(mode, uncut, attention=never) is NONE
 
 
-def test_D17_piecewise_without_compiling_is_refused_unless_graphs_can_be_broken() -> None:
+def test_piecewise_without_compiling_is_refused_unless_graphs_can_be_broken() -> None:
     asked = CompilationConfig(mode=CompileMode.NO_COMPILATION, cuda_graph_mode=PIECEWISE)
     with pytest.raises(ConfigError, match="piecewise needs pieces"):
         settle(asked)
@@ -220,14 +220,14 @@ def test_sizes_are_sorted_and_unique() -> None:
     assert config.capture_sizes == (1, 2, 8)
 
 
-def test_D14_a_compile_size_that_is_padded_is_refused_at_build() -> None:
+def test_a_compile_size_that_is_padded_is_refused_at_build() -> None:
     asked = CompilationConfig(compile_sizes=(3,), capture_sizes=(1, 2, 4, 8))
     with pytest.raises(ValueError, match="3 → 4"):
         settle(asked)
     assert settle(CompilationConfig(compile_sizes=(3,), cuda_graph_mode=NONE))
 
 
-def test_D13_query_length_rounds_defaults_and_refuses_odd_sizes() -> None:
+def test_query_length_rounds_defaults_and_refuses_odd_sizes() -> None:
     config = settle(decode_query_len=3).config
     assert all(size % 3 == 0 for size in config.capture_sizes or (1,))
     with pytest.raises(ConfigError, match="not a multiple"):

@@ -175,13 +175,13 @@ def test_stacked_shapes_have_rows_for_each_part() -> None:
     assert {name.split(".")[2] for name in shapes_of(sparse, LORA)} == {"attn"}
 
 
-def test_D15_rows_without_an_adapter_count_as_one_more() -> None:
+def test_rows_without_an_adapter_count_as_one_more() -> None:
     assert count_loras([0, 1, 2, -1]) == 4
     assert count_loras([0, 0]) == 1
     assert count_loras([-1, -1]) == count_loras([]) == 0
 
 
-def test_D15_three_active_take_case_four_and_six_have_no_graph() -> None:
+def test_three_active_take_case_four_and_six_have_no_graph() -> None:
     cases = lora_counts(4, specialise=True)
     made = Dispatcher.build(GraphMode.FULL, (1, 2), max_seqs=8, lora_cases=cases)
     assert cases == (0, 1, 2, 4, 5)

@@ -65,7 +65,7 @@ def test_a_step_without_adapters_leaves_their_nodes_out(
 
 
 def test_there_are_graphs_without_adapters_and_with_any(arena: RawArena) -> None:
-    """D15's cases of two adapters are 0, 1, 2, 3: the last three share one graph."""
+    """The cases of two adapters are 0, 1, 2, 3: the last three share one graph."""
     with running(arena, GraphMode.FULL_DECODE_ONLY, layers=1, loras=LORAS) as runner:
         assert runner.gate.captures == runner.player.graphs().graphs == 4 * 2
         step = batch(1, 1, 1, start=4)
