@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vcc.cache.words import amount
 from vcc.cli.console import events, out, out_json, size_text
 from vcc.cli.list_models import list_models as list_built_in
 from vcc.cli.op_report import op_lines
@@ -108,7 +109,7 @@ def _as_text(built: Built, counters: Counters) -> str:
     state = "already there" if built.reused and not built.planned else "stored"
     unique = counters["unique_pieces"]
     made = f"{unique} unique piece{'s' * (unique != 1)}, {counters['compiles']} compiled"
-    size = f"{size_text(manifest.size)} in {len(manifest.blobs)} blobs"
+    size = f"{size_text(manifest.size)} in {amount(len(manifest.blobs), 'blobs')}"
     name = "" if entry is None else entry.artifact[:12]
     text = f"{state}: {manifest.title}\nartifact {name}: {size}"
     passes, ops = manifest.info.get("passes"), op_lines(manifest.info.get("ops"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vcc.cache.words import amount
 from vcc.cli import options
 from vcc.cli.console import columns, out, out_json
 
@@ -87,7 +88,8 @@ def _as_text(steps: tuple[StepRecord, ...], decode: Suggestion, every: Suggestio
     shown = [("steps", "mode", "reason")]
     shown += [(str(count), mode, reason) for (mode, reason), count in reasons[:MOST_REASONS]]
     lines = [
-        f"{len(steps)} steps, {uniform} of them decode only; {raw} tokens, {share:.1f} % padding",
+        f"{amount(len(steps), 'steps')}, {uniform} of them decode only; "
+        f"{amount(raw, 'tokens')}, {share:.1f} % padding",
         columns(shown),
     ]
     if len(reasons) > MOST_REASONS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from vcc.cache.words import amount
 from vcc.cli import options
 from vcc.cli.console import columns, err, out, out_json, short, size_text
 from vcc.cli.stored import PLAYER, find_entry
@@ -152,7 +153,8 @@ def _as_text(found: Summary, *, nodes: bool) -> str:
     ranges = ", ".join(f"{name} {low} to {high}" for name, low, high in found.symbols)
     blocks = [
         f"sizes {sizes} (built for {ranges})",
-        f"{len(found.segments)} segments, {len(found.nodes)} nodes at these sizes",
+        f"{amount(len(found.segments), 'segments')}, "
+        f"{amount(len(found.nodes), 'nodes')} at these sizes",
         _table("segments", ("kind", "name", "nodes"), _segments(found)),
         _table("kernels", ("launches", "function", "threads", "shared", "cubin"), _kernels(found)),
         _table("products", ("count", "rows", "n", "k", "dtype", "kernel"), _gemms(found)),

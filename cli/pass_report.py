@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vcc.cache.words import amount
 from vcc.cli.console import columns, size_text
 
 
@@ -34,5 +35,5 @@ def _saved(saved: Mapping[str, int]) -> list[str]:
     if saved.get("bytes"):
         found.append(f"saves {size_text(saved['bytes'])} a step")
     if saved.get("launches"):
-        found.append(f"saves {saved['launches']} launches a step")
+        found.append(f"saves {amount(saved['launches'], 'launches')} a step")
     return found

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from vcc.cache.words import amount
 from vcc.cli.console import columns, err, note, size_text
 from vcc.cli.place import Place, open_store, takes_place
 
@@ -76,7 +77,7 @@ def _tell(done: GuestReport) -> None:
     else:
         size = size_text(sum(one.size for one in restored.files.values()))
         where = f"artifact {restored.entry.id.short} ({restored.tier}, {restored.trust})"
-        err(f"vcc: {name}: {len(restored.files)} files, {size}, restored from {where}")
+        err(f"vcc: {name}: {amount(len(restored.files), 'files')}, {size}, restored from {where}")
     rows = [tuple(_shown(value) for value in row.values()) for row in done.kinds()]
     if rows:
         err(columns([("kind", "restored", "used", "made"), *rows]))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
+from vcc.cache.words import amount
 from vcc.cli import options
 from vcc.cli.console import columns, events, out, out_json, short, size_text
 from vcc.cli.place import Place, open_store, takes_place
@@ -135,15 +136,17 @@ def _stored(asked: ModelOptions, place: Place, *, run: bool, as_json: bool) -> N
         }
         out_json(content if ran is None else content | {"run": ran.as_dict()})
         return
-    counts = ", ".join(f"{count} {name}" for name, count in found.contents.items())
-    whole = f"{found.blobs} blobs, {size_text(found.size)}"
+    counts = ", ".join(amount(count, name) for name, count in found.contents.items())
+    whole = f"{amount(found.blobs, 'blobs')}, {size_text(found.size)}"
     out(f"{short(entry.artifact)} {entry.title}\nwhole: {whole}{f': {counts}' if counts else ''}")
     if ran is not None:
         out(_as_ran(ran))
 
 
 def _as_ran(ran: Ran) -> str:
-    lines = [f"{ran.device}: {len(ran.checked)} pieces compute what their goldens say"]
+    one, checked = len(ran.checked) == 1, amount(len(ran.checked), "pieces")
+    said = "computes what its golden says" if one else "compute what their goldens say"
+    lines = [f"{ran.device}: {checked} {said}"]
     lines += [f"{piece[:12]} has no golden: {why}" for piece, why in ran.without.items()]
     return "\n".join(lines)
 
@@ -183,5 +186,5 @@ def _as_text(found: Interpreted) -> str:
     lines = [columns(rows), f"{found.target}: equal to the model in fp32"]
     if found.rebuilt is not None:
         id, count = found.rebuilt.artifact[:12], found.rebuilt.blobs
-        lines.append(f"artifact {id}: {count} blobs rebuilt byte by byte")
+        lines.append(f"artifact {id}: {amount(count, 'blobs')} rebuilt byte by byte")
     return "\n".join(lines)

@@ -41,6 +41,7 @@ LEVELS: Mapping[str, OptLevel] = {
     **{f"-{level.name.lower()}": level for level in OptLevel},
     **{str(int(level)): level for level in OptLevel},
 }
+LEVEL_HINT = f"levels are {min(OptLevel):d} to {max(OptLevel):d}, as in -O{OptLevel.O2:d}"
 
 BACKENDS: Mapping[str, Backend] = {one.value: one for one in Backend}
 
@@ -119,7 +120,8 @@ def choose(field: str, raw: object, spellings: Mapping[str, Choice]) -> Choice |
     text = str(raw).strip().lower()
     found = spellings.get(text, spellings.get(text.replace("-", "_")))
     if found is None:
-        hint = suggestion(text, [one for one in spellings if one[0] != "-" and not one.isdigit()])
+        words = [one for one in spellings if one[0] != "-" and not one.isdigit()]
+        hint = LEVEL_HINT if spellings is LEVELS else suggestion(text, words)
         raise ConfigError(f'unknown {field} "{raw}"', "", hint)
     return found
 

@@ -67,10 +67,9 @@ class Gate:
         if self.max_tokens is not None and high > self.max_tokens:
             return f"steps of up to {high} tokens are above its limit of {self.max_tokens}"
         if self.targets and not any(_covers(one, context.target) for one in self.targets):
-            return f"target {context.target} is none of {', '.join(self.targets)}"
+            return f"target {context.target} {_outside(self.targets)}"
         if self.dtypes and context.dtype not in self.dtypes:
-            names = ", ".join(one.value for one in self.dtypes)
-            return f"dtype {context.dtype.value} is none of {names}"
+            return f"dtype {context.dtype.value} {_outside([one.value for one in self.dtypes])}"
         return ""
 
     def __str__(self) -> str:
@@ -81,6 +80,10 @@ class Gate:
             ", ".join(one.value for one in self.dtypes),
         ]
         return " · ".join(part for part in parts if part) or "everywhere"
+
+
+def _outside(names: Sequence[str]) -> str:
+    return f"is not {names[0]}" if len(names) == 1 else f"is none of {', '.join(names)}"
 
 
 def _covers(name: str, target: Target) -> bool:

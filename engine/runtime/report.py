@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from vcc.cache.words import amount
 from vcc.engine.monitor import Counters, Ledger, rounded
 
 PHASES = (
@@ -146,7 +147,9 @@ def account_lines(
     ]
     fallbacks = counters.get("fallbacks")
     if isinstance(fallbacks, Mapping):
-        lines += [f"fallback  {steps} steps: {reason}" for reason, steps in fallbacks.items()]
+        lines += [
+            f"fallback  {amount(steps, 'steps')}: {reason}" for reason, steps in fallbacks.items()
+        ]
     return lines
 
 

@@ -101,14 +101,15 @@ REPORTS = {
         "matches": 2,
         "saved": {"bytes": 2000, "launches": 3},
     },
+    "fired 1 time · saves 1 launch a step": {"matches": 1, "saved": {"launches": 1}},
     "matched nothing": {"matches": 0, "refused": [], "saved": {"bytes": 0, "launches": 0}},
     "matched nothing · 2 left, such as mul: it is read again": {
         "matches": 0,
         "refused": ["mul: it is read again", "x"],
     },
-    "skipped: target cpu is none of cuda": {
+    "skipped: target cpu is not cuda": {
         "matches": 0,
-        "skipped": "target cpu is none of cuda",
+        "skipped": "target cpu is not cuda",
     },
 }
 

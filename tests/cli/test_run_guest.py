@@ -44,7 +44,7 @@ def test_output_is_the_programs_and_what_vcc_says_is_beside_it(go, tmp_path):
     assert differences(shapes(PAGE.read_text())["guest"], report) == []
     code, out, err = go("--name", "serve", "--", *PYTHON)
     assert (code, out) == (0, "there\n")
-    assert "vcc: serve: 1 files, 1.0 kB, restored from artifact" in err
+    assert "vcc: serve: 1 file, 1.0 kB, restored from artifact" in err
     assert "nothing saved: nothing new was made" in err
 
 

@@ -28,7 +28,7 @@ def test_a_whole_artifact_is_counted(vcc, own_store):
     entry = publish(Store.open(None))
     text = vcc("verify", "demo").out
     assert text.startswith(f"{entry.artifact[:12]} demo for sm_90\nwhole: 4 blobs")
-    assert "1 tables, 9 nodes, 3 kernels, 2 cubins, 1 constants" in text
+    assert "1 table, 9 nodes, 3 kernels, 2 cubins, 1 constant" in text
     found = vcc("verify", entry.artifact[:10], "--json").json
     assert found["contents"]["nodes"] == 9
     assert differences(shapes(PAGE.read_text())["verify"], found) == []
@@ -77,9 +77,9 @@ def test_goldens_run_on_the_device_and_a_difference_is_an_answer(vcc, own_store,
     blobs = {"table/step": golden.table, f"golden/{PIECE}": golden.encode()}
     info = {"bindings": {"0": "w"}, "goldens": {"b" * 64: "it is too large"}}
     publish(Store.open(None), blobs, info=info)
-    assert "1 goldens" in vcc("verify", "demo").out
+    assert "1 golden" in vcc("verify", "demo").out
     text = vcc("verify", "demo", "--run").out
-    assert "1 pieces compute what their goldens say" in text
+    assert "1 piece computes what its golden says" in text
     assert "bbbbbbbbbbbb has no golden: it is too large" in text
     found = vcc("verify", "demo", "--run", "--json").json
     assert found["run"]["checked"] == [PIECE]

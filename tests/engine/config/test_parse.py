@@ -68,7 +68,7 @@ def test_spellings_and_aliases(text: str, expected: CompilationConfig) -> None:
         ('{"use_inductor": true}', "unknown field", '"backend"'),
         ('{"mode": "vlm_compile"}', "unknown mode", 'did you mean "vllm_compile"'),
         ('{"mode": 4}', 'unknown mode "4"', "known: vcc"),
-        ('{"level": 4}', 'unknown level "4"', "known: o0, o1, o2, o3"),
+        ('{"level": 4}', 'unknown level "4"', "levels are 0 to 3, as in -O2"),
         ('{"cuda_graph_mode": "fulll"}', "unknown cuda_graph_mode", 'did you mean "full"'),
         ('{"mode": true}', "mode must be a name: got True (bool)", ""),
         ('{"mode": 1.5}', "mode must be a name", ""),

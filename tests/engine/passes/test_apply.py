@@ -183,11 +183,16 @@ GATES: dict[str, tuple[Gate, dict[str, Any], str]] = {
     "the range begins below the least": (Gate(min_tokens=8), {"tokens": (7, 64)}, "below"),
     "an undeclared range": (Gate(max_tokens=64), {}, "above its limit of 64"),
     "its platform": (Gate(targets=("cpu",)), {}, ""),
-    "another platform": (Gate(targets=("cuda",)), {}, "none of cuda"),
+    "another platform": (Gate(targets=("cuda",)), {}, "is not cuda"),
+    "another platform of several": (Gate(targets=("cuda", "hip")), {}, "none of cuda, hip"),
     "its architecture": (Gate(targets=("sm_90",)), {"target": Target.parse("sm_90a")}, ""),
-    "another architecture": (Gate(targets=("sm_90",)), {"target": Target.parse("sm_80")}, "none"),
+    "another architecture": (
+        Gate(targets=("sm_90",)),
+        {"target": Target.parse("sm_80")},
+        "not sm_90",
+    ),
     "its dtype": (Gate(dtypes=(Dtype.FP32,)), {}, ""),
-    "another dtype": (Gate(dtypes=(Dtype.BF16,)), {}, "dtype fp32 is none of bf16"),
+    "another dtype": (Gate(dtypes=(Dtype.BF16,)), {}, "dtype fp32 is not bf16"),
 }
 
 
@@ -271,7 +276,7 @@ def test_a_pass_that_was_asked_for_and_never_matched_is_told_with_the_reason() -
     passed = apply(graph(), [*PASSES, NEVER, gated, near])
     assert unmatched(passed, CompilationConfig()) == (
         "pass never never matched: its pattern is nowhere in the graph",
-        "pass gated never matched: target cpu:x86-64-v3 is none of cuda",
+        "pass gated never matched: target cpu:x86-64-v3 is not cuda",
         "pass near never matched: relu: it is read again",
     )
     clean = traced(lambda m, x: x.relu(), {"x": rows()})

@@ -150,7 +150,7 @@ def test_attention_with_fp8_is_for_the_cpu() -> None:
     graph = traced(lambda m, x: x * 2, {"x": rows()})
     context = switched_on(FUSE_ATTENTION_QUANT, PassContext(target=Target.parse("sm_90")))
     (report,) = apply(graph, [FUSE_ATTENTION_QUANT], context).reports
-    assert report.skipped == "target sm_90 is none of cpu"
+    assert report.skipped == "target sm_90 is not cpu"
 
 
 OFF = ("fuse_all_reduce_norm", "fuse_attention_quant", "fuse_norm_linear")
