@@ -24,6 +24,7 @@ from vcc.engine.compile.toolchain import Compiler
 from vcc.engine.compile.versions import short_version
 from vcc.engine.finding import find
 from vcc.engine.forecast import Work, forecast
+from vcc.engine.graphs.table import layout
 from vcc.engine.request import Settled
 from vcc.engine.runtime import host
 from vcc.engine.session import Session
@@ -139,6 +140,7 @@ CHANGES: Mapping[str, Change] = {
     "vcc, its build side only": Change(set_to(keys, "engine_digest", lambda: "ab" * 32)),
     "vcc, another native interface": Change(set_to(versions, "ABI_VERSION", 999)),
     "vcc, a later minor format": Change(formats("1.99")),
+    "vcc, another version of node tables": Change(set_to(layout, "VERSION", 99)),
     "vcc, another major format": Change(formats("2.0")),
     "Python": Change(python),
     "CPU, to another with the level's instructions": Change(flags(more="amx_tile")),

@@ -58,12 +58,6 @@ bool has_types(const Record& record) {
   return record.dtype == kFloat8E4m3 && kFloat32 <= record.out && record.out <= kBfloat16;
 }
 
-// Version 1 had no products with scales.
-template <class Record>
-bool of_version(const Records& records, const Record& record) {
-  return record.scales == Scales::kNone || records.version > kOldestVersion;
-}
-
 std::span<const Field> fields_of(const Records& records, const Node& node) {
   switch (node.kind) {
     case NodeKind::kGemm:
@@ -85,7 +79,6 @@ void Checker::gemm(uint64_t index) {
   need(ranges_.usable(gemm.m), "its rows are no expression");
   need(gemm.n >= 1 && gemm.k >= 1, "it has no columns, or sums nothing");
   need(has_types(gemm), "unknown dtype or flags");
-  need(of_version(r_, gemm), "has scales, in a table of version 1");
 }
 
 bool Checker::has_target(const Node& node) const {
@@ -170,7 +163,6 @@ void Checker::variant(uint64_t index) {
   const Variant& variant = r_.variants[index];
   const Need need(SectionKind::kVariants, index);
   need(has_types(variant), "unknown dtype or flags");
-  need(of_version(r_, variant), "has scales, in a table of version 1");
   need(variant.n && variant.tile_rows && variant.tile_n && variant.split_k, "a size is zero");
   need(launches(variant.kernel, kVariantBlock), "no such kernel, or other parameters");
   need(variant.split_k == 1 || variant.scales == Scales::kNone, "splits a scaled product");

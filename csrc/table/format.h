@@ -16,7 +16,6 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr char kMagic[] = "vcctable";
 constexpr uint32_t kVersion = 2;
-constexpr uint32_t kOldestVersion = 1;  // without scaled products: its fields for them are zero
 constexpr uint32_t kNone = 0xFFFFFFFF;  // "no record"
 constexpr uint64_t kAlignment = 8;
 

@@ -43,22 +43,20 @@ constexpr uint64_t kFront = sizeof(Header) + kSections * sizeof(Entry);
 
 std::string n(uint64_t number) { return std::to_string(number); }
 
-uint32_t check_header(std::span<const std::byte> bytes) {
+void check_header(std::span<const std::byte> bytes) {
   check_file_size(bytes.size());
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kMagic, sizeof header.magic) != 0)
     refuse_header("not a node table");
-  if (header.version < kOldestVersion || header.version > kVersion)
-    refuse_header("version " + n(header.version) + ", not " + n(kOldestVersion) + " to " +
-                  n(kVersion));
+  if (header.version != kVersion)
+    refuse_header("version " + n(header.version) + ", not " + n(kVersion));
   if (header.flags != 0 || header.zero32 != 0 || header.zero64 != 0)
     refuse_header("a field that must be zero is not");
   if (header.size != bytes.size())
     refuse_header("says " + n(header.size) + " bytes, has " + n(bytes.size()));
   if (header.sections != kSections)
     refuse_header(n(header.sections) + " sections, not " + n(kSections));
-  return header.version;
 }
 
 // The bytes of section `index`; `end` is where the one before ends, and becomes its own end.
@@ -108,13 +106,12 @@ void check_file_size(uint64_t size) {
 }
 
 Records read_frame(std::span<const std::byte> bytes) {
-  const uint32_t version = check_header(bytes);
+  check_header(bytes);
   std::span<const std::byte> sections[kSections];
   uint64_t end = kFront;
   for (uint32_t index = 0; index < kSections; ++index) sections[index] = place(bytes, index, end);
   if (end != bytes.size()) refuse(SectionKind::kBytes, n(bytes.size() - end) + " bytes follow it");
   Records records;
-  records.version = version;
   const auto* section = sections;
   take(records.strings, *section++);
   take(records.symbols, *section++);

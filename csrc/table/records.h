@@ -18,7 +18,6 @@ inline uint32_t width_of(const Param& param) {
 
 // Views into the bytes of one table.
 struct Records {
-  uint32_t version = kVersion;
   std::span<const char> strings;
   std::span<const Symbol> symbols;
   std::span<const Expr> exprs;

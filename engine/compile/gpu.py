@@ -7,8 +7,10 @@ from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
 from vcc.engine.graphs.planner.content import GpuContent
 from vcc.engine.graphs.planner.process import plan_in_child
+from vcc.engine.graphs.table.layout import VERSION
 from vcc.engine.recordable import why_not_recorded
 from vcc.engine.request import Settled
+from vcc.engine.runtime.host import TABLES
 from vcc.engine.torch_shim.profiles import DeviceProfile, profile_for
 
 
@@ -53,4 +55,4 @@ def info(content: GpuContent, profile: DeviceProfile) -> dict[str, object]:
 
 def rules(content: GpuContent, profile: DeviceProfile) -> dict[str, str]:
     """What must hold where a GPU artifact is loaded."""
-    return {"arch": profile.target, "driver": str(content.driver)}
+    return {"arch": profile.target, "driver": str(content.driver), TABLES: str(VERSION)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from vcc.engine.compile.artifact import Made
 from vcc.engine.compile.building import Build
 from vcc.engine.graphs.recorder.process import record_model
+from vcc.engine.graphs.table.layout import VERSION
+from vcc.engine.runtime.host import TABLES
 from vcc.engine.torch_shim.profiles import profile_for
 
 
@@ -22,7 +24,7 @@ def record_for_gpu(build: Build) -> Made:
         tables = record_model(build.settled, profile, build.events)
     build.counters.add("captures", len(tables.info["recorded"]))
     device = tables.info["device"]
-    rules = {"arch": profile.target, "driver": str(device["driver"])}
+    rules = {"arch": profile.target, "driver": str(device["driver"]), TABLES: str(VERSION)}
     # Kernels were chosen by libraries for this very GPU; the sizes are in the plan key already.
     plan = {"recorded.device": device["name"], "recorded.cuda": str(tables.info["cuda"])}
     return Made(tables.blobs, {**tables.info, "device": device["name"]}, rules, plan)

@@ -19,6 +19,13 @@ LEVELS: Mapping[str, frozenset[str]] = {
 """CPU flags, as Linux names them, that each level adds to the one before."""
 
 
+TABLES = "tables"
+"""The rule on the version of node tables."""
+
+PLAYER = "Player"
+"""The loader of node tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class NotHere:
     """A host rule that does not hold.
@@ -40,9 +47,11 @@ class NotHere:
 def refusal(rules: Mapping[str, str]) -> NotHere | None:
     """The first rule of an artifact that does not hold here; None when it can be loaded.
 
-    A rule that this version does not know forbids loading.
+    A rule that this version does not know forbids loading. An artifact for a GPU that does not say
+    the version of its node tables has the first.
     """
-    for name, wanted in rules.items():
+    unsaid = {TABLES: "1"} if rules.get("loader") == PLAYER else {}
+    for name, wanted in {**unsaid, **rules}.items():
         check = CHECKS.get(name)
         if check is None:
             return NotHere(name, wanted, f"unknown host rule {name}")
@@ -129,6 +138,14 @@ def _driver(wanted: str) -> str:
     return f"it needs a driver of CUDA {needed}, this one has {here}"
 
 
+def _tables(wanted: str) -> str:
+    from vcc.engine.graphs.table.layout import VERSION
+
+    if wanted == str(VERSION):
+        return ""
+    return f"its node tables are of version {wanted}, this vcc plays version {VERSION}"
+
+
 def version_text(number: int) -> str:
     """`13.0` for 13000, as the driver counts."""
     return f"{number // 1000}.{number % 1000 // 10}"
@@ -141,6 +158,7 @@ CHECKS: Mapping[str, Callable[[str], str]] = {
     "torch": _torch,
     "arch": _arch,
     "driver": _driver,
+    TABLES: _tables,
 }
 
 FOUND: Mapping[str, Callable[[], str]] = {

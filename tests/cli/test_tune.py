@@ -105,7 +105,7 @@ def stored(tmp_path: Path, table: NodeTable, code: bytes) -> Store:
     manifest = Manifest(
         request=(("model.digest", "x"),),
         code_key=(("a", "b"),),
-        host_rules={"loader": "Player"},
+        host_rules={"loader": "Player", "tables": "2"},
         title="tiny",
         info={"compilation": {"capture_sizes": [1, 8]}},
     )
@@ -188,7 +188,7 @@ def test_artifacts_of_another_device_are_left_out_and_refused_when_named(store: 
     manifest = Manifest(
         request=(("model.digest", "y"),),
         code_key=(("a", "c"),),
-        host_rules={"loader": "Player", "arch": "sm_80"},
+        host_rules={"loader": "Player", "arch": "sm_80", "tables": "2"},
         title="other",
     )
     entry = store.publish(manifest, {"table/step": encode(step_table())})

@@ -34,7 +34,7 @@ def asked(target: str = "sm_90", **compilation: object) -> Settled:
 def published(store: Store, settled: Settled, created: int = 1, loader: str = "Player") -> Entry:
     pairs, open_fields = request_pairs(settled)
     manifest = plain_manifest(request=tuple(sorted(pairs.items())), open_fields=open_fields)
-    rules = {"loader": loader}
+    rules = {"loader": loader} | ({"tables": "2"} if loader == "Player" else {})
     manifest = msgspec.structs.replace(manifest, host_rules=rules, created=created)
     return store.publish(manifest, {"table/step": b"%d" % created})
 

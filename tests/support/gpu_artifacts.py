@@ -78,7 +78,7 @@ def manifest(**changes: object) -> Manifest:
         "request": (("model.digest", digest), ("target", "sm_90")),
         "open_fields": (),
         "code_key": (("torch", "2.13"),),
-        "host_rules": {"loader": "Player", "arch": "sm_90", "driver": "12000"},
+        "host_rules": {"loader": "Player", "arch": "sm_90", "driver": "12000", "tables": "2"},
         "title": "demo for sm_90",
         "info": {
             "bindings": {"model.w": "w"},

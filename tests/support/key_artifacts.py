@@ -37,7 +37,8 @@ def asked(
 
 def made(settled: Settled, *, seconds: float = 20.0, **changes: Any) -> Manifest:
     """The manifest that a build of a request here would write."""
-    rules = {"arch": "sm_90", "driver": "12040"} if settled.request.target.arch == "sm_90" else {}
+    on_gpu = {"arch": "sm_90", "driver": "12040", "tables": "2"}
+    rules = on_gpu if settled.request.target.arch == "sm_90" else {}
     content = Made(BLOBS, rules=rules)
     stages = {"compile": seconds}
     manifest = manifest_of(settled, build_keys(settled).code, content, stages)

@@ -28,7 +28,7 @@ from vcc.engine.runtime.player.load import load_player
 from vcc.engine.runtime.player.runner import PlayerRunner
 from vcc.engine.runtime.settings import Boot, Settings
 
-RULES = {"loader": "Player", "arch": "sm_90", "driver": "12040"}
+RULES = {"loader": "Player", "arch": "sm_90", "driver": "12040", "tables": "2"}
 
 
 def boot(weights: Path, **changes: object) -> Boot:

@@ -30,11 +30,6 @@ def patched(data: bytes, section: Section, record: int, field: int, value: Any) 
     return bytes(changed)
 
 
-def older(data: bytes) -> bytes:
-    """The table as one of version 1."""
-    return data[:8] + (1).to_bytes(4, "little") + data[12:]
-
-
 Damage = tuple[Section, int, int, Any, str]
 """Section, record, field, its new value, and a part of the reason."""
 
@@ -188,7 +183,7 @@ EDGE_DAMAGES: tuple[Damage, ...] = (
 def damaged() -> dict[str, tuple[bytes, str]]:
     """All of them by a readable name: the bytes, and a part of the reason."""
     cases = [*((False, d) for d in DAMAGES), *((True, d) for d in EDGE_DAMAGES)]
-    return {"version=1": (older(whole()), "gemms[2]: has scales, in a table of version 1")} | {
+    return {
         f"{d[0].name.lower()}[{d[1]}].{d[2]}={d[3]!r}": (patched(whole(graph), *d[:4]), d[4])
         for graph, d in cases
     }

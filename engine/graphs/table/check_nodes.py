@@ -10,7 +10,6 @@ from vcc.engine.graphs.table.layout import (
     FP8,
     GEMM_PARAM_BYTES,
     MOST_PARAMS,
-    OLDEST_VERSION,
     OUTS,
     REDUCE_PARAM_BYTES,
     SCALES,
@@ -59,11 +58,6 @@ def _gemm(view: View, record: Record, need: Need) -> None:
     need(view.exprs.usable(m), "its rows are no expression")
     need(n >= 1 and k >= 1, "it has no columns, or sums nothing")
     need(_has_types(*types), "unknown dtype or flags")
-    need(_of_version(view, types), "has scales, in a table of version 1")
-
-
-def _of_version(view: View, types: list[int]) -> bool:
-    return not types[-1] or view.frame.version > OLDEST_VERSION
 
 
 def _has_types(dtype: int, flags: int, out: int, scales: int) -> bool:
@@ -145,7 +139,6 @@ _VALUES: Mapping[int, Callable[[View, Record], bool]] = {
 def _variant(view: View, record: Record, need: Need) -> None:
     n, _, *types, _, kernel, rows, columns, split, reducer = record
     need(_has_types(*types), "unknown dtype or flags")
-    need(_of_version(view, types), "has scales, in a table of version 1")
     need(min(n, rows, columns, split) >= 1, "a size is zero")
     need(_launches(view, kernel, VARIANT_PARAM_BYTES), "no such kernel, or other parameters")
     need(split == 1 or not types[3], "splits a scaled product")

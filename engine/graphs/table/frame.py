@@ -13,7 +13,6 @@ from vcc.engine.graphs.table.layout import (
     HEADER,
     MAGIC,
     MOST_BYTES,
-    OLDEST_VERSION,
     SHAPES,
     VERSION,
     Section,
@@ -29,7 +28,6 @@ class Frame:
     records: Mapping[Section, Sequence[tuple[Any, ...]]]
     strings: bytes
     data: bytes
-    version: int
 
     def count(self, section: Section) -> int:
         """How many records a section of records has."""
@@ -63,7 +61,7 @@ def read_frame(data: bytes | memoryview) -> Frame:
         for section, span in spans.items()
         if section not in RAW_BYTES
     }
-    return Frame(records, bytes(spans[Section.STRINGS]), bytes(spans[Section.BYTES]), version)
+    return Frame(records, bytes(spans[Section.STRINGS]), bytes(spans[Section.BYTES]))
 
 
 def _check_header(view: memoryview) -> int:
@@ -73,8 +71,8 @@ def _check_header(view: memoryview) -> int:
     magic, version, flags, size, sections, *reserved = HEADER.unpack_from(view)
     if magic != MAGIC:
         refuse(None, None, "not a node table")
-    if not OLDEST_VERSION <= version <= VERSION:
-        refuse(None, None, f"version {version}, not {OLDEST_VERSION} to {VERSION}")
+    if version != VERSION:
+        refuse(None, None, f"version {version}, not {VERSION}")
     if flags or any(reserved):
         refuse(None, None, "a field that must be zero is not")
     if size != len(view):

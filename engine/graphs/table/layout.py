@@ -20,8 +20,7 @@ from struct import Struct
 
 MAGIC = b"vcctable"
 VERSION = 2
-OLDEST_VERSION = 1
-"""Without scaled products: the fields of their types are zero."""
+"""No other is read: tables of version 1 can have too little memory for the sums of split keys."""
 
 ALIGNMENT = 8
 HEADER = Struct("<8sIIQIIQ")
