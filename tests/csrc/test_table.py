@@ -23,7 +23,7 @@ from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.exprs import check_exprs
 from vcc.engine.graphs.table.frame import read_frame
-from vcc.engine.graphs.table.types import Gemm, NodeKind, NodeTable, Symbol
+from vcc.engine.graphs.table.types import Gemm, NodeTable, Symbol
 from vcc.engine.native import functions, library
 
 NATIVE = functions(

@@ -54,7 +54,7 @@ def read_frame(data: bytes | memoryview) -> Frame:
         IntegrityError: not a table of this version, or sections that do not follow one another.
     """
     view = memoryview(data).cast("B")
-    version = _check_header(view)
+    _check_header(view)
     spans = _spans(view)
     records = {
         section: list(SHAPES[section].record.iter_unpack(span))
@@ -64,7 +64,7 @@ def read_frame(data: bytes | memoryview) -> Frame:
     return Frame(records, bytes(spans[Section.STRINGS]), bytes(spans[Section.BYTES]))
 
 
-def _check_header(view: memoryview) -> int:
+def _check_header(view: memoryview) -> None:
     least = HEADER.size + ENTRY.size * len(Section)
     if not least <= len(view) <= MOST_BYTES:
         refuse(None, None, f"{len(view)} bytes, not {least} to {MOST_BYTES}")
@@ -79,7 +79,6 @@ def _check_header(view: memoryview) -> int:
         refuse(None, None, f"says {size} bytes, has {len(view)}")
     if sections != len(Section):
         refuse(None, None, f"{sections} sections, not {len(Section)}")
-    return int(version)
 
 
 def _spans(view: memoryview) -> dict[Section, memoryview]:

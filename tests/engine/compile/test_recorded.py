@@ -48,7 +48,12 @@ def test_a_recorded_artifact_names_its_gpu_and_its_player(
     tmp_path: Path, recordings: list[str], mode: str
 ) -> None:
     manifest = built(Store.open(tmp_path), "1,2", mode).loaded.manifest
-    assert manifest.host_rules == {"loader": "Player", "arch": "sm_90", "driver": "13000", "tables": "2"}
+    assert manifest.host_rules == {
+        "loader": "Player",
+        "arch": "sm_90",
+        "driver": "13000",
+        "tables": "2",
+    }
     plan = dict(manifest.plan_key)
     assert plan["recorded.device"] == "NVIDIA H200"
     assert plan["recorded.cuda"] == "13.0"

@@ -86,7 +86,7 @@ def test_without_a_device_a_gpu_artifact_is_found_and_the_boot_says_what_is_miss
 
 
 def test_node_tables_of_another_version_are_for_another_vcc() -> None:
-    """Those of version 1, which artifacts did not say, can have too little memory for split keys."""
+    """Those of version 1, which artifacts did not say, can lack memory for split keys."""
     assert host.why_not({"loader": "Player", "tables": "2"}) == ""
     told = "its node tables are of version {}, this vcc plays version 2"
     assert host.why_not({"loader": "Player"}) == told.format(1)
