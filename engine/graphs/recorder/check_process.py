@@ -36,8 +36,12 @@ RECORDING, RESULT = "recording.json", "check.json"
 POISON = 0xFF
 """Not a number in every floating-point type, and no index."""
 
-SHIFTS = (0x3A00, 0x1E00, 0x7200, 0x4600)
-"""Bytes from the beginning of an allocation to each region."""
+SHIFTS = (0x3C00, 0x1400, 0x7400, 0x4C00)
+"""Bytes from the beginning of an allocation to each region.
+
+Captures lie at odd multiples of 512, these at even ones: what a capture made of an address modulo
+1,024 is the same in all three, and another number here.
+"""
 
 REPEATS = 2
 
@@ -79,7 +83,7 @@ def _sizes(tables: Sequence[NodeTable]) -> list[int]:
 
 
 def _memory(sizes: Sequence[int], stack: ExitStack) -> list[int]:
-    """Where each region lies: at an odd multiple of what tables promise, as in the captures.
+    """Where each region lies: at an odd multiple of 1,024, and no more.
 
     A number that was made of an address and zeroed is seen only where zero is not right.
     """

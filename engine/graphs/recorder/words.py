@@ -12,7 +12,7 @@ regions.
 Refused are addresses of present memory outside the regions, and small numbers that move with the
 placement, as remainders of addresses do. To zero a byte is never wrong, only refused later if a
 kernel reads it: before anything is published, a process without torch replays every table with its
-regions at other addresses, as odd as these, and compares bits. It is told of the words that were
+regions at addresses of other remainders, and compares bits. It is told of the words that were
 zeroed though they moved.
 """
 

@@ -114,7 +114,7 @@ def parameter(*shape: int, dtype: torch.dtype | None = None) -> nn.Parameter:
 
 
 def _product(on_gpu: bool) -> Any:
-    """On a GPU the Triton kernel, a launch of the piece; Triton is imported by a build."""
+    """On a GPU the Triton kernel, which the planner makes a product of the step."""
     if not on_gpu:
         return torch.ops.vcc.scaled_linear
     from vcc.engine.ops.triton.wrapped_scaled import scaled_linear
