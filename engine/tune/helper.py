@@ -52,12 +52,15 @@ def _record(job: Job, gpu: Gpu, version: int) -> Answer:
     start = time.perf_counter()
     recorded = record(missing)
     seconds = time.perf_counter() - start
-    tested = self_test(recorded.entries)
-    store.publish_products(gpu, version, recorded.entries, tested)
-    stored = recorded.entries if tested.passed else ()
+    tested, inexact = self_test(recorded.entries)
+    left_out = {one.shape for one in inexact}
+    entries = tuple(one for one in recorded.entries if one.shape not in left_out)
+    store.publish_products(gpu, version, entries, tested)
+    stored = entries if tested.passed else ()
     cubins = {digest: len(data) for entry in stored for digest, data in entry.cubins.items()}
     size = sum(cubins.values()) + sum(len(entry.table) for entry in stored)
-    return Answer(gpu, version, len(stored), kept, recorded.refused, tested, seconds, size)
+    refused = (*recorded.refused, *inexact)
+    return Answer(gpu, version, len(stored), kept, refused, tested, seconds, size)
 
 
 def main(answer: str | None = None) -> None:

@@ -18,8 +18,11 @@ from vcc.engine.graphs.table.decode import decode
 from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.operands import Bits, exact_part, operands_of
 from vcc.engine.tune.record import D, operand_sizes
-from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.shapes import GemmShape, Refused
 from vcc.engine.tune.store import GemmEntry
+
+Form = tuple[str, bool, str, str]
+"""Type of the factors, whether something is added, type of the result, scales."""
 
 MOST = 24
 """Products that are tried; more are thinned out evenly."""
@@ -28,21 +31,32 @@ LARGEST = 1 << 29
 """Bytes of operands of a product that is tried at most."""
 
 
-def self_test(entries: Sequence[GemmEntry]) -> SelfTest:
+def self_test(entries: Sequence[GemmEntry]) -> tuple[SelfTest, tuple[Refused, ...]]:
     """Try a recording.
 
     Args:
         entries: of one recording, made in this process, on the current device.
 
     Returns:
-        Whether all that were tried gave equal bits; `why` names the first that did not.
+        Whether all that were tried gave the library's own bits, `why` names the first that did not;
+        and the products of fp8 whose form the library itself gets wrong: they are not to be stored.
     """
-    tried = chosen(entries)
+    tried, wrong_forms = chosen(entries), dict[Form, str]()
     for entry in tried:
-        wrong = _difference(entry)
+        form = form_of(entry.shape)
+        differing, wrong = _tried(entry) if form not in wrong_forms else ("", "")
         if wrong:
-            return SelfTest(False, len(tried), f"{entry.shape}: {wrong}")
-    return SelfTest(True, len(tried))
+            wrong_forms[form] = f"cuBLASLt is not exact, {entry.shape}: {wrong}"
+        elif differing:
+            return SelfTest(False, len(tried), f"{entry.shape}: {differing}"), ()
+    given_up = [entry.shape for entry in entries if form_of(entry.shape) in wrong_forms]
+    refused = tuple(Refused(shape, wrong_forms[form_of(shape)]) for shape in given_up)
+    return SelfTest(True, len(tried)), refused
+
+
+def form_of(shape: GemmShape) -> Form:
+    """What products have in common that a library gets right or wrong alike."""
+    return shape.dtype, shape.has_c, shape.out, shape.scales
 
 
 def chosen(entries: Sequence[GemmEntry]) -> list[GemmEntry]:
@@ -55,10 +69,11 @@ def chosen(entries: Sequence[GemmEntry]) -> list[GemmEntry]:
     return list({id(entry): entry for entry in (*first.values(), *small[::step])}.values())
 
 
-def _difference(entry: GemmEntry) -> str:
-    """What differs between the stored nodes and the library; empty when nothing does.
+def _tried(entry: GemmEntry) -> tuple[str, str]:
+    """What differs between the stored nodes and the library, and what is wrong with the library.
 
-    A scaled product is held against arithmetic too, of which its values leave no doubt.
+    Both are empty when nothing is. A scaled product is held against arithmetic, of which its values
+    leave no doubt.
     """
     shape, table = entry.shape, decode(entry.table)
     sizes = operand_sizes(shape, workspace_bytes(shape))
@@ -73,18 +88,18 @@ def _difference(entry: GemmEntry) -> str:
         run_product(shape, addresses)
         expected = read(addresses[D], sizes[D])
         if shape.scales and (wrong := inexact(shape, given, expected)):
-            return wrong
+            return "", wrong
         fill(addresses[D], 0xEE, sizes[D])
         replay = Replay(Functions(entry.cubins))
         try:
             replay.add(table, [addresses[region.index] for region in table.regions], {})
             replay.instantiate().launch()
         except GraphError as error:
-            return str(error)
+            return str(error), ""
         finally:
             replay.close()
         differing = int((read(addresses[D], sizes[D]) != expected).sum())
-    return f"{differing} of {sizes[D]} bytes differ" if differing else ""
+    return (f"{differing} of {sizes[D]} bytes differ" if differing else ""), ""
 
 
 def inexact(shape: GemmShape, given: dict[int, Bits], result: Bits) -> str:
