@@ -88,7 +88,7 @@ def test_without_torch_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_formats_are_numbers_that_a_change_of_format_changes() -> None:
-    assert formats() == {"manifest": "1", "program": str(VERSION), "table": "1"}
+    assert formats() == {"manifest": "1", "program": str(VERSION), "table": "2"}
 
 
 def test_a_pass_has_the_version_that_the_pass_itself_says() -> None:
