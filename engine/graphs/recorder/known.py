@@ -14,7 +14,7 @@ MAPS = "maps"
 """File with the mappings of a process that captured, as /proc writes them."""
 
 BEHIND = 4 << 30
-"""Bytes behind a reservation that the driver uses, as far as was seen."""
+"""Bytes behind a reservation in which a driver puts its own memory."""
 
 NEAR = 1 << 40
 """Bytes around a reservation in which an address is told by its distance."""

@@ -9,11 +9,12 @@ place: padding, and what a process left on its stack. Or it moves with the place
 distance: an address that something was written over in part, or of what the driver puts beside the
 regions.
 
-Refused are addresses of present memory outside the regions, and small numbers that move with the
-placement, as remainders of addresses do. To zero a byte is never wrong, only refused later if a
-kernel reads it: before anything is published, a process without torch replays every table with its
-regions at addresses of other remainders, and compares bits. It is told of the words that were
-zeroed though they moved.
+Refused are addresses of present memory outside the regions, addresses in a region that stay while
+it moves, and small numbers that move with the placement, as remainders of addresses do, where they
+can be no half of an address in the process and nothing stands beside them. The other bytes are
+zeroed, which a kernel that reads them shows before anything is published: a process without torch
+replays every table with its regions at addresses of other remainders, and compares bits. It is told
+of the words that were zeroed though they moved.
 """
 
 from __future__ import annotations

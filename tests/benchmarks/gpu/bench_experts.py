@@ -140,7 +140,7 @@ def _size(bench: Any, layer: Any, tokens: int, given: Any) -> dict[str, Any]:
     return told
 
 
-MISSING = (RuntimeError, NotImplementedError, AttributeError, TypeError, ValueError)
+MISSING = (RuntimeError, AttributeError, TypeError, ValueError)
 """What a torch or a device raises that has not a peer's function, or not in this form."""
 
 
