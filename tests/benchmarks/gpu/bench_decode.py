@@ -94,7 +94,10 @@ def rows_of(
         rows.append(Row(f"decode {batch}: step, token visible", times["with_token_us"], "us"))
         rows.append(Row(f"decode {batch}: step, none ahead", times["in_turn_us"], "us"))
         limit = GAP_US if batch == "1" else None
-        rows.append(Row(f"decode {batch}: host gap, median", times["gap_us"], "us", limit))
+        rounds = times["gap_us_of_rounds"]
+        note = f"medians of {len(rounds)} rounds from {min(rounds)} to {max(rounds)}"
+        gap = round(times["gap_us"], 2)
+        rows.append(Row(f"decode {batch}: host gap, median", gap, "us", limit, note=note))
     for tokens, times in alone["prefill"].items():
         rows.append(Row(f"prefill {tokens}: step", times["with_token_us"], "us"))
     for name, other in others.items():

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from player_session import Playing
 
@@ -23,6 +24,19 @@ def timed_decode(playing: Playing, seqs: int, past: int, steps: int) -> dict[str
         if ahead == 1:
             found["gap_us"] = statistics.median(gaps.tolist()) / 1e3
             found["steps"] = done
+    return found
+
+
+def in_rounds(
+    playing: Playing, batches: list[int], past: int, steps: int, rounds: int
+) -> dict[int, dict[str, Any]]:
+    """All batches in turn, so that none has the cold start; medians over the rounds."""
+    runs = [{b: timed_decode(playing, b, past, steps) for b in batches} for _ in range(rounds)]
+    found: dict[int, dict[str, Any]] = {}
+    for batch in batches:
+        ones = [run[batch] for run in runs]
+        found[batch] = {name: statistics.median(one[name] for one in ones) for name in ones[0]}
+        found[batch]["gap_us_of_rounds"] = [round(one["gap_us"], 2) for one in ones]
     return found
 
 
@@ -45,12 +59,13 @@ def main() -> None:
     parser.add_argument("--prefill", type=int, nargs="*", default=[2048])
     parser.add_argument("--past", type=int, default=512)
     parser.add_argument("--times", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--config", help="compilation config of the artifact, as JSON")
     options = parser.parse_args()
     lengths = [options.past + 1024] * max([1, *options.decode]) + [*options.prefill]
     playing = Playing.of(options.model, lengths, config=options.config)
     counts = playing.handle.graphs(wait=True)
-    decode = {b: timed_decode(playing, b, options.past, options.times) for b in options.decode}
+    decode = in_rounds(playing, options.decode, options.past, options.times, options.rounds)
     prefill = {n: timed_prefill(playing, n, 20) for n in options.prefill}
     routes = {str(b): _routes(playing, b) for b in (*options.decode, *options.prefill)}
     heavy = [name for name in ("torch", "triton", "transformers", "sympy") if name in sys.modules]
