@@ -1,8 +1,8 @@
 #include "recorder/spread.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -28,21 +28,18 @@ void* volatile last_taken = nullptr;  // or a compiler may leave out blocks that
 
 uint64_t take(size_t bytes) {
   void* const block = std::malloc(bytes);
-  if (block == nullptr) throw Error(Code::kDevice, "the recorder has no memory", "malloc failed");
+  if (block == nullptr) {
+    throw Error(Code::kDevice, "the recorder has no memory",
+                "malloc of " + std::to_string(bytes) + " bytes failed",
+                "record without limits on memory (ulimit -d, ulimit -v)");
+  }
   last_taken = block;
   return reinterpret_cast<uint64_t>(block);
 }
 
-uint64_t heap_end() { return reinterpret_cast<uint64_t>(sbrk(0)); }
-
-// Blocks of one size until one lies behind where the heap ended, or apart from it.
-void use_up(size_t bytes, uint64_t end) {
-  for (uint64_t at = take(bytes); at < end; at = take(bytes)) {
-  }
-}
-
 struct Mapping {
   uint64_t start, end;
+  bool heap;
 };
 
 // What lies below the stack, in order.
@@ -56,9 +53,28 @@ std::vector<Mapping> mappings() {
     if (std::sscanf(line, "%lx-%lx", &start, &end) != 2) continue;
     const auto here = reinterpret_cast<uint64_t>(&start);
     if (std::strstr(line, "[stack]") != nullptr || (start <= here && here < end)) break;
-    found.push_back({start, end});
+    found.push_back({start, end, std::strstr(line, "[heap]") != nullptr});
   }
   return found;
+}
+
+// The heap that grows: none where malloc has only mappings.
+Mapping heap() {
+  Mapping found = {0, 0, true};
+  for (const Mapping& one : mappings()) {
+    if (!one.heap) continue;
+    if (found.end == 0) found.start = one.start;
+    found.end = one.end;
+  }
+  return found;
+}
+
+// Blocks of one size until one lies apart from the heap as it was: behind its end, or in a mapping
+// of its own, which lies below the heap where the stack has no limit. So no more is taken than the
+// heap had.
+void use_up(size_t bytes, const Mapping& heap) {
+  for (uint64_t at = take(bytes); heap.start <= at && at < heap.end; at = take(bytes)) {
+  }
 }
 
 // Addresses without memory: nothing is counted against a limit of memory.
@@ -67,30 +83,28 @@ void* map_nothing(uint64_t wish, uint64_t bytes, int how) {
   return mmap(reinterpret_cast<void*>(wish), bytes, PROT_NONE, kFlags | how, -1, 0);
 }
 
-// The holes above the largest one, in which heap and mappings grow towards each other.
+// All holes but those in which the heap and the mappings grow. They grow towards each other in one,
+// or each in its own where the stack has no limit.
 void fill_holes() {
   const std::vector<Mapping> all = mappings();
-  size_t after = 0;
   uint64_t largest = 0;
   for (size_t i = 1; i < all.size(); ++i) {
-    const uint64_t hole = all[i].start - all[i - 1].end;
-    if (hole <= largest) continue;
-    after = i;
-    largest = hole;
+    largest = std::max(largest, all[i].start - all[i - 1].end);
   }
-  for (size_t i = after + 1; i < all.size(); ++i) {
+  for (size_t i = 1; i < all.size(); ++i) {
     const uint64_t end = all[i - 1].end, hole = all[i].start - end;
-    if (hole > 0) map_nothing(end, hole, MAP_FIXED_NOREPLACE);  // a hole that is gone is no fault
+    if (hole == 0 || hole >= largest / 4 || all[i - 1].heap) continue;
+    map_nothing(end, hole, MAP_FIXED_NOREPLACE);  // a hole that is gone is no fault
   }
 }
 
 }  // namespace
 
 void spread_heap(uint64_t bytes) {
-  const uint64_t end = heap_end();
+  const Mapping before = heap();
   // Larger sizes first: what is left of a block is smaller than its size.
-  for (size_t size = kLargest; size > kSmall; size /= 2) use_up(size - kHeader, end);
-  for (size_t size = kSmall; size > kStep; size -= kStep) use_up(size - kHeader, end);
+  for (size_t size = kLargest; size > kSmall; size /= 2) use_up(size - kHeader, before);
+  for (size_t size = kSmall; size > kStep; size -= kStep) use_up(size - kHeader, before);
   for (; bytes >= kBlock; bytes -= kBlock) take(kBlock - kHeader);
   if (bytes > 2 * kStep) take(bytes - kHeader);
 }

@@ -6,6 +6,7 @@ Forks of one process have one layout, so nothing here depends on how the kernel 
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 
@@ -16,12 +17,14 @@ from vcc.engine.graphs.recorder import spread
 from vcc.engine.graphs.recorder.addresses import AGAIN, ANYWHERE, FIRST, NAMES, SECOND
 
 PROGRAM = """
-import json, os, sys, time
+import json, os, resource, sys, time
 from vcc.engine.graphs.recorder.spread import on_spread_stack, spread_process
 
 def look():
     blocks = [bytes(size) for size in (100, 300, 600, 4000, 30000, 100000, 1 << 20, 64 << 20)]
-    os.write(answer, json.dumps([id(block) for block in blocks]).encode() + b"\\n")
+    mappings = len(open("/proc/self/maps").readlines())
+    found = [*map(id, blocks), mappings]
+    os.write(answer, json.dumps(found).encode() + b"\\n")
     os.read(go, 1)
 
 def stack_of(child):
@@ -32,8 +35,11 @@ def stack_of(child):
         time.sleep(0.005)
     return 0
 
+if sys.argv[1] == "without a limit":
+    resource.setrlimit(resource.RLIMIT_STACK, (resource.RLIM_INFINITY,) * 2)
+    os.execv(sys.executable, [*sys.orig_argv[:3], "as it is", *sys.argv[2:]])
 found = {}
-for turn, name in enumerate(sys.argv[1:]):
+for turn, name in enumerate(sys.argv[2:]):
     read, answer = os.pipe()
     go, wake = os.pipe()
     child = os.fork()
@@ -42,14 +48,14 @@ for turn, name in enumerate(sys.argv[1:]):
         on_spread_stack(name, look)
         os._exit(0)
     os.close(answer)
-    addresses = json.loads(os.fdopen(read).readline())
+    *addresses, mappings = json.loads(os.fdopen(read).readline())
     try:
         stack = stack_of(child)
     except OSError:
         stack = 0
     os.write(wake, b".")
     os.waitpid(child, 0)
-    found[turn] = addresses + [stack]
+    found[turn] = [*addresses, stack, mappings]
 print(json.dumps(list(found.values())))
 """
 
@@ -60,16 +66,67 @@ WHAT = (
 )
 
 
-@pytest.fixture(scope="module")
-def captures() -> dict[str, list[int]]:
+STACKS = ("as it is", "without a limit")
+"""With no limit on the stack, the kernel places mappings below the heap and not towards it."""
+
+MOST_MAPPINGS = 1000
+"""The kernel allows 65,530; a process with torch and CUDA has several hundred."""
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def captures(request: pytest.FixtureRequest) -> dict[str, list[int]]:
     """Addresses of new things in forks of one process, spread as each capture is."""
     if native.library("vcc_abi") is None:
         pytest.skip("built without a compiler")
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *NAMES, FIRST], capture_output=True, text=True, check=False
-    )
+    if request.param != STACKS[0]:
+        need_no_hard_limit(resource.RLIMIT_STACK)
+    names = [*NAMES, FIRST]
+    command = [sys.executable, "-c", PROGRAM, request.param, *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return dict(zip((*NAMES, "first once more"), json.loads(done.stdout), strict=True))
+
+
+def need_no_hard_limit(limit: int) -> None:
+    if resource.getrlimit(limit)[1] != resource.RLIM_INFINITY:
+        pytest.skip("this process may not lift its limit")
+
+
+def test_spreading_takes_few_mappings(captures: dict[str, list[int]]) -> None:
+    """Blocks that malloc maps are no blocks of the heap, wherever they lie."""
+    assert all(0 < row[-1] < MOST_MAPPINGS for row in captures.values())
+
+
+LIMITED = """
+import resource, sys
+from vcc.cache.errors import DeviceError
+from vcc.engine.graphs.recorder.spread import spread_process
+
+limit, field = getattr(resource, sys.argv[1]), sys.argv[2]
+lines = dict(line.split(":") for line in open("/proc/self/status"))
+used = int(lines[field].split()[0]) << 10
+resource.setrlimit(limit, (used + (8 << 20), resource.RLIM_INFINITY))
+try:
+    spread_process("first")
+except DeviceError as error:
+    print(error.what, "|", error.hint)
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "field", "says"),
+    [
+        ("RLIMIT_DATA", "VmData", "the recorder has no memory | record without limits on memory"),
+        ("RLIMIT_AS", "VmSize", "the recorder cannot have the addresses it needs | record without"),
+    ],
+)
+def test_a_limit_of_the_process_is_named(limit: str, field: str, says: str) -> None:
+    if native.library("vcc_abi") is None:
+        pytest.skip("built without a compiler")
+    command = [sys.executable, "-c", LIMITED, limit, field]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(says), done.stdout
 
 
 @pytest.mark.parametrize("index", range(len(WHAT)), ids=WHAT)
