@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 
-from vcc.cache.errors import ModelError
+from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.runtime.sample import SamplingParams
 
 MAX_NEW_TOKENS = 64
@@ -25,9 +26,24 @@ _IGNORED: dict[str, tuple[object, ...]] = {
 }
 
 
+# Kinds of the fields of `Overrides`; those that default to None may be None.
+_KINDS: dict[str, tuple[type, str]] = {
+    "temperature": (Real, "a number"),
+    "top_k": (Integral, "a whole number"),
+    "top_p": (Real, "a number"),
+    "max_new_tokens": (Integral, "a whole number"),
+    "seed": (Integral, "a whole number"),
+    "ignore_eos": (bool, "true or false"),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What the user said; None keeps the model's default."""
+    """What the user said; None keeps the model's default.
+
+    Raises:
+        UsageError: a value is of another kind.
+    """
 
     temperature: float | None = None
     top_k: int | None = None
@@ -35,6 +51,14 @@ class Overrides:
     max_new_tokens: int | None = None
     seed: int = 0
     ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        for name, (kind, wanted) in _KINDS.items():
+            value = getattr(self, name)
+            if value is None and name not in ("seed", "ignore_eos"):
+                continue
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+                raise UsageError(f"{name} is {value!r:.80}", f"it must be {wanted}")
 
 
 NOTHING_SAID = Overrides()

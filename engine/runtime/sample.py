@@ -6,6 +6,7 @@ as easy as 1, 2, 3", 2011) of (seed, request, step). A kernel can compute the sa
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+_HOTTEST = sys.float_info.max  # whole numbers have no largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,14 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         for name, holds, wanted in (
-            ("temperature", 0.0 <= self.temperature < float("inf"), "0 (greedy) or more"),
+            ("temperature", 0.0 <= self.temperature <= _HOTTEST, "0 (greedy) or more"),
             ("top-k", self.top_k >= 0, "0 (all tokens) or more"),
             ("top-p", 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
             ("seed", 0 <= self.seed < 1 << 64, "between 0 and 2^64 - 1"),
         ):
             if not holds:
                 value = getattr(self, name.replace("-", "_"))
-                raise UsageError(f"{name} {value} is out of range", f"it must be {wanted}")
+                raise UsageError(f"{name} {value!s:.80} is out of range", f"it must be {wanted}")
 
     @property
     def greedy(self) -> bool:
@@ -122,8 +124,9 @@ def _top_k(logits: Float32Array, k: int) -> Int64Array | None:
 
 def _softmax(logits: Float32Array, temperature: float) -> npt.NDArray[np.float64]:
     scaled = logits.astype(np.float64)
-    # The maximum goes first, so that a tiny temperature cannot overflow.
-    scaled = np.exp((scaled - scaled.max()) / temperature)
+    # The maximum goes first, so that a tiny temperature overflows to -infinity at most.
+    with np.errstate(over="ignore"):
+        scaled = np.exp((scaled - scaled.max()) / float(temperature))
     probabilities: npt.NDArray[np.float64] = scaled / scaled.sum()
     return probabilities
 

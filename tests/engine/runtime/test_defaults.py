@@ -45,6 +45,24 @@ def test_length_of_the_answer():
     assert resolve_generation({}, Overrides(max_new_tokens=0)).max_new_tokens == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", "0.5"),
+        ("temperature", True),
+        ("top_k", 1.5),
+        ("top_p", [1]),
+        ("max_new_tokens", "5"),
+        ("max_new_tokens", float("inf")),
+        ("seed", None),
+        ("ignore_eos", "no"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_by_the_name_of_its_field(name, value):
+    with pytest.raises(UsageError, match=name):
+        Overrides(**{name: value})
+
+
 def test_what_is_not_followed_is_said():
     notes = resolve_generation({"repetition_penalty": 1.1, "num_beams": 1}, Overrides()).notes
     assert len(notes) == 1

@@ -62,10 +62,12 @@ def test_top_p_keeps_the_fewest_tokens_that_reach_p():
         assert set(_drawn(logits, SamplingParams(temperature=1.0, top_p=p))) == kept
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_tiny_temperature_is_greedy_and_does_not_overflow():
     logits = logits_of([1, 2], 50) * 1000
-    drawn = set(_drawn(logits, SamplingParams(temperature=1e-6), 50))
-    assert drawn == {int(np.argmax(logits))}
+    for temperature in (1e-6, 1e-320):
+        drawn = set(_drawn(logits, SamplingParams(temperature=temperature), 50))
+        assert drawn == {int(np.argmax(logits))}
 
 
 @given(
@@ -114,6 +116,7 @@ def test_logits_without_a_largest_are_known_and_give_a_token(logits, holds, temp
     [
         ("temperature", -1.0),
         ("temperature", float("nan")),
+        ("temperature", 10**400),
         ("top_k", -1),
         ("top_p", 0.0),
         ("top_p", 1.5),
