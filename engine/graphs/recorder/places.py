@@ -11,6 +11,10 @@ from vcc.engine.graphs.recorder.known import Known
 HALF = 1 << 32
 """Below are no addresses of a device; halves of addresses are."""
 
+LOW = 1 << 44
+"""Mappings below, which a driver has, are no reason to take a number for a half of an address: the
+upper halves of what lies there are as small as counts and sizes."""
+
 BYTE = 1 << 8
 
 ALIGNED = 16
@@ -73,6 +77,22 @@ class Places:
             all(upper) or (first ^ second) % LARGEST_REMAINDER == 0 or self._is_low(first, second)
         )
 
+    def is_left(self, first: int, second: int) -> bool:
+        """Whether words of eight bytes at the two places may be what is left of addresses.
+
+        They are if each lies where something was mapped, or if what they differ in are halves of
+        addresses. A half that is the same may be a number that was written over the other one.
+        Words that differ in both halves and fill more than remainders would are addresses that
+        nobody told of, or made of some as no code hands them to a kernel.
+        """
+        if self._is_mapped(0, first) and self._is_mapped(1, second):
+            return True
+        pairs = ((first // HALF, second // HALF), (first % HALF, second % HALF))
+        moved = [pair for pair in pairs if pair[0] != pair[1]]
+        if len(moved) == len(pairs) and max(map(max, moved)) >= LARGEST_REMAINDER:
+            return True
+        return all(self.is_half(*pair) for pair in moved)
+
     def is_half_replaced(self, first: int, second: int) -> bool:
         """Whether words differ in one half that is of an address, beside a number of four bytes.
 
@@ -97,13 +117,17 @@ class Places:
         offsets = (((first - m.first) % HALF, (second - m.second) % HALF, m) for m in self.moves)
         return any(one == other < move.size + BYTE for one, other, move in offsets)
 
+    def _is_mapped(self, capture: int, value: int) -> bool:
+        spans = (*self._spans(), *self.known[capture].spans)
+        return any(start <= value < end for start, end in spans if start >= LOW)
+
     def _is_upper(self, capture: int, value: int) -> bool:
         """Numbers of one byte may be written over it: the lowest byte says nothing."""
         spans = (*self._spans(), *self.known[capture].spans)
         return any(
             start // HALF // BYTE <= value // BYTE <= (end - 1) // HALF // BYTE
             for start, end in spans
-            if start >= HALF
+            if start >= LOW
         )
 
     def _spans(self) -> Iterator[tuple[int, int]]:

@@ -10,11 +10,11 @@ distance: an address that something was written over in part, or of what the dri
 regions.
 
 Refused are addresses of present memory outside the regions, addresses in a region that stay while
-it moves, and small numbers that move with the placement, as remainders of addresses do, where they
-can be no half of an address in the process and nothing stands beside them. The other bytes are
-zeroed, which a kernel that reads them shows before anything is published: a process without torch
-replays every table with its regions at addresses of other remainders, and compares bits. It is told
-of the words that were zeroed though they moved.
+it moves, and numbers of four or eight bytes that move with the placement, as remainders of
+addresses do, where they can be no half of an address in the process, whatever stands beside them.
+The other bytes are zeroed, which a kernel that reads them shows before anything is published: a
+process without torch replays every table with its regions at addresses of other remainders, and
+compares bits. It is told of the words that were zeroed though they moved.
 """
 
 from __future__ import annotations
@@ -177,13 +177,13 @@ def _is_outside(word: _Word, places: Places) -> bool:
 
 
 def _is_derived(word: _Word, places: Places) -> bool:
-    """Words with something in their upper half are an address or hold a part of one."""
+    """A number that was made of an address differs where the address does, whatever is beside."""
     if word.is_constant or not word.is_steady or word.host:
         return False
     first, second = word.values[:2]
     if word.one_process:
         return not places.is_half_replaced(first, second)
-    return max(first, second) < HALF and not places.is_half(first, second)
+    return not places.is_left(first, second)
 
 
 _REFUSED: tuple[tuple[Callable[[_Word, Places], bool], str], ...] = (

@@ -33,7 +33,12 @@ MOVES = tuple(
     Move(index, POOLS[FIRST].bases[index], POOLS[SECOND].bases[index], size)
     for index, size in enumerate(USED)
 )
-KNOWN = tuple(Known(POOLS[name], (HEAP, STACK)) for name in NAMES)
+LOW = (
+    Mapping(0x2_0000_0000, 0x2_0060_0000, "/dev/nvidiactl"),
+    Mapping(0x100_0000_0000, 0x104_0000_0000, "of no file"),
+)
+"""What CUDA has mapped in every process."""
+KNOWN = tuple(Known(POOLS[name], (*LOW, HEAP, STACK)) for name in NAMES)
 PLACES = Places(MOVES, (KNOWN[0], KNOWN[1], KNOWN[2]))
 ELSEWHERE = (0x1_2340_0200, 0x7A00_0000_0600, 0x3_0000_4A00, 0x5555_5000_1200)
 """Bases of the regions where a table is loaded: multiples of 512, as it was promised."""
@@ -199,6 +204,27 @@ def test_an_address_of_present_memory_outside_is_refused_whatever_stands_beside_
     live = tuple(one | {at} for one in live_of(blocks))
     with pytest.raises(GraphError, match=rf"byte {at} .*outside the recorded regions"):
         relocate("n", Captured(*blocks, live=(live[0], live[1], live[2])), PLACES)
+
+
+DERIVED = st.tuples(st.integers(0, 4095), st.integers(0, 4095)).filter(lambda one: one[0] != one[1])
+"""Numbers made of addresses modulo 4,096 or less, in the first two captures."""
+
+
+@given(structures(), DERIVED, numbers(4), st.booleans())
+def test_a_number_made_of_an_address_is_refused_whatever_stands_beside_it(
+    made: tuple[list[Word], tuple[bytes, bytes, bytes]],
+    derived: tuple[int, int],
+    beside: Field,
+    below: bool,
+) -> None:
+    _, blocks = made
+    at = len(blocks[0])
+    pairs = [(number, beside.value)[:: 1 if below else -1] for number in (*derived, derived[0])]
+    blocks = tuple(  # type: ignore[assignment]
+        block + struct.pack("<2I", *pair) for block, pair in zip(blocks, pairs, strict=True)
+    )
+    with pytest.raises(GraphError, match=rf"byte {at} .*depends on addresses"):
+        relocate("n", Captured(*blocks, live=live_of(blocks)), PLACES)
 
 
 def test_a_refusal_says_what_each_capture_knew() -> None:
