@@ -93,6 +93,30 @@ class Model:
 
         return Serving(self.runner, self.source)
 
+    def trim(self, keep: int = 0) -> int:
+        """Give back a GPU's memory of KV blocks that no request under way holds.
+
+        It comes back by itself when requests need it. Memory comes in chunks, and only what lies
+        behind the last block in use can go.
+
+        Args:
+            keep: blocks from the first that keep their contents, for steps of your own.
+
+        Returns:
+            Bytes given back.
+
+        Raises:
+            UsageError: a step is under way, or the model has no such memory.
+        """
+        found = getattr(self.runner, "trim", None)
+        if found is None:
+            raise UsageError(
+                "the KV cache of this model cannot be trimmed",
+                "it runs on the CPU, or its graphs were recorded",
+                "a GPU artifact of --compile vcc can",
+            )
+        return int(found(keep))
+
     @property
     def loras(self) -> tuple[str, ...]:
         """Names of the adapters that are loaded."""

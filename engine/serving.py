@@ -9,7 +9,7 @@ while serving.busy:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides, resolve_generat
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
 from vcc.engine.runtime.generate import advance
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
-from vcc.engine.runtime.placed import check_loras, chunks_of, watch
+from vcc.engine.runtime.placed import check_loras, chunks_of, scheduler_of
 from vcc.engine.runtime.report import Answer
-from vcc.engine.runtime.scheduler import Request, Scheduler
+from vcc.engine.runtime.scheduler import Request
 from vcc.engine.runtime.tokenizer import Tokenizer, check_text, open_tokenizer
 
 if TYPE_CHECKING:
@@ -66,11 +66,10 @@ class Serving:
         check_answers(source)
         self._runner, self._source = runner, source
         self._tokenizer = None if source.tokenizer is None else open_tokenizer(source.tokenizer)
-        self._scheduler = Scheduler(runner.limits)
-        watch(runner, self._scheduler)
+        self._scheduler = scheduler_of(runner)
         self._builder = BatchBuilder(runner.limits)
         self._growing: dict[int, Growing] = {}
-        self._device: Iterator[TokenEvent] = iter(())
+        self._device: Generator[TokenEvent, None, None] | None = None
         self._next = 0
 
     @property
@@ -132,7 +131,29 @@ class Serving:
             events = tuple(self._on_host()) if sampler is None else self._on_device(sampler)
         except AdapterUnreadable as error:  # before anything of the step has run
             return self._failed(error)
+        if not self.busy:
+            self._end_run()
         return tuple(self._part(event) for event in events)
+
+    def cancel(self, number: int) -> bool:
+        """Give a prompt up, between two steps: its blocks are free, and no part of it comes.
+
+        Args:
+            number: as `submit` gave it.
+
+        Returns:
+            Whether it was under way.
+        """
+        if self._growing.pop(number, None) is None:
+            return False
+        self._end_run()
+        return self._scheduler.cancel(number)
+
+    def _end_run(self) -> None:
+        """Let nobody wait for the device's run; what it computed beyond is computed again."""
+        if self._device is not None:
+            self._device.close()
+        self._device = None
 
     def _on_host(self) -> Iterator[TokenEvent]:
         step = self._scheduler.schedule()
@@ -144,7 +165,7 @@ class Serving:
 
     def _on_device(self, runner: DeviceSampler) -> tuple[TokenEvent, ...]:
         """The next token; the device decodes in runs, and what came meanwhile joins after one."""
-        found = tuple(islice(self._device, 1))
+        found = () if self._device is None else tuple(islice(self._device, 1))
         if not found:
             self._device = device_steps(runner, self._scheduler)
             found = tuple(islice(self._device, 1))

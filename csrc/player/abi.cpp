@@ -204,8 +204,8 @@ int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32
   return guarded([&] { players().get(player)->place(blocks, mapped, slots, ring); });
 }
 
-int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped) {
-  return guarded([&] { players().get(player)->map_blocks(mapped); });
+int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped, uint64_t* bytes) {
+  return guarded([&] { *bytes = players().get(player)->map_blocks(mapped); });
 }
 
 int32_t vcc_player_describe(uint64_t player, const char** json) {

@@ -73,8 +73,10 @@ VCC_API int32_t vcc_player_place_weights(uint64_t player, const char** json);
 VCC_API int32_t vcc_player_place(uint64_t player, int64_t blocks, int64_t mapped, uint32_t slots,
                                  uint32_t ring);
 
-/* Memory for the first `mapped` KV blocks. */
-VCC_API int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped);
+/* Memory for the first `mapped` KV blocks; the memory of those behind is given back and their
+   contents are lost. Waits for the device where it takes memory. `bytes`: of the cache now. Where
+   memory runs out nothing changes. */
+VCC_API int32_t vcc_player_map_blocks(uint64_t player, int64_t mapped, uint64_t* bytes);
 
 /* Tensors, regions, slots and the token ring as JSON (describe.cpp). */
 VCC_API int32_t vcc_player_describe(uint64_t player, const char** json);

@@ -87,7 +87,10 @@ std::string Player::describe() {
   json.close(']').name("slot_bytes").number(inputs_->slot_bytes());
   json.name("ring").number(reinterpret_cast<uintptr_t>(ring_.data()));
   json.name("ring_steps").number(ring_steps_).name("ring_width").number(ring_width_);
-  json.name("blocks").number_signed(blocks_).name("mapped_blocks").number_signed(mapped_);
+  json.name("blocks")
+      .number_signed(blocks_)
+      .name("mapped_blocks")
+      .number_signed(first_ == nullptr ? mapped_ : first_->mapped_);
   return json.close('}').take();
 }
 

@@ -120,6 +120,7 @@ void Player::place_regions(const Expander& expander, int64_t mapped) {
       if (bytes == 0) continue;
       cache_ = arena_->reserve_range(bytes, cache_chunk(bytes, mapped, blocks_),
                                      kTags[static_cast<uint32_t>(kind)]);
+      cache_bytes_ = bytes;
       places_[i] = {cache_, bytes};
       continue;
     }
@@ -161,27 +162,28 @@ void Player::share_regions(const Expander& expander) {
   if (regions.size() == other.size() && first_->places_.size() > other.size()) {
     places_.push_back(first_->places_.back());
   }
-  mapped_ = first_->mapped_;
 }
 
-void Player::map_blocks(int64_t mapped) {
+uint64_t Player::map_blocks(int64_t mapped) {
   const Hold hold(*this);
   must_be_placed("blocks are mapped after the memory is placed");
-  VCC_EXPECT(mapped >= mapped_ && mapped <= blocks_, "more blocks, within the reserved ones");
+  VCC_EXPECT(first_ == nullptr, "the player that was placed first has the blocks of all");
+  VCC_EXPECT(mapped >= 0 && mapped <= blocks_, "blocks within the reserved ones");
   device_->use();
   map_caches(mapped);
+  return cache_ == 0 ? 0 : arena_->range_mapped(cache_);
 }
 
-// Tensors [2, K, ...]: the keys of all blocks, then the values of all blocks.
-void Player::map_caches(int64_t mapped) {
-  mapped_ = mapped;
-  if (cache_ == 0) return;
+// What the first `mapped` blocks need of the caches' memory: whole chunks, in order and apart.
+// Tensors are [2, K, ...]: the keys of all blocks, then the values of all blocks.
+std::vector<Player::Part> Player::cache_parts(int64_t mapped) const {
   const uint64_t chunk = arena_->range_chunk(cache_);
   std::vector<int64_t> sizes, values;
   for (const auto& symbol : table_.symbols()) {
     sizes.push_back(table_.text(symbol.name) == "K" ? blocks_ : symbol.high);
   }
   table_.evaluate(sizes, values);
+  std::vector<Part> parts;
   for (const auto& tensor : table_.tensors()) {
     if (table_.regions()[tensor.region].kind != table::RegionKind::kKvCache) continue;
     const uint64_t bytes = bytes_of(table_.records(), tensor, values);
@@ -194,12 +196,48 @@ void Player::map_caches(int64_t mapped) {
                                 : half;
     for (uint64_t h = 0; h < halves && used != 0; ++h) {
       const uint64_t start = static_cast<uint64_t>(values[tensor.offset]) + h * half;
-      const uint64_t low = start / chunk * chunk;
-      const uint64_t high =
-          std::min((start + used + chunk - 1) / chunk * chunk, places_[tensor.region].bytes);
-      arena_->map_range(cache_, low, high - low);
+      parts.push_back({start / chunk * chunk, std::min((start + used + chunk - 1) / chunk * chunk,
+                                                       places_[tensor.region].bytes)});
     }
   }
+  std::sort(parts.begin(), parts.end());
+  std::vector<Part> apart;
+  for (const Part& part : parts) {
+    if (apart.empty() || part.first > apart.back().second) {
+      apart.push_back(part);
+    } else {
+      apart.back().second = std::max(apart.back().second, part.second);
+    }
+  }
+  return apart;
+}
+
+// All or nothing: what cannot be mapped leaves the caches with the memory that they had.
+void Player::map_caches(int64_t mapped) {
+  if (cache_ != 0) {
+    try {
+      for (const auto& [low, high] : cache_parts(mapped)) {
+        arena_->map_range(cache_, low, high - low);
+      }
+    } catch (...) {
+      quietly([&] { unmap_beyond(mapped_); });
+      throw;
+    }
+    if (mapped < mapped_) unmap_beyond(mapped);
+  }
+  mapped_ = mapped;
+}
+
+// Take the memory of what the first `mapped` blocks do not need.
+void Player::unmap_beyond(int64_t mapped) {
+  uint64_t from = 0;
+  const auto gap = [&](uint64_t low, uint64_t high) {
+    if (low < high) arena_->unmap_range(cache_, low, high - low);
+  };
+  for (const auto& [low, high] : cache_parts(mapped)) {
+    gap(std::exchange(from, high), low);
+  }
+  gap(from, cache_bytes_);
 }
 
 // All but weights that were placed early: somebody may be writing them.

@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/device.h"
@@ -129,8 +130,9 @@ class Player {
   // Give every region its memory. `blocks` is K, of which `mapped` have memory; `slots` input slots
   // and `ring` rows of decode tokens.
   void place(int64_t blocks, int64_t mapped, uint32_t slots, uint32_t ring);
-  // Give KV blocks up to `mapped` memory, or take it from those behind.
-  void map_blocks(int64_t mapped);
+  // Give KV blocks up to `mapped` memory and take it from those behind, whose contents are lost;
+  // returns the bytes of the caches' memory. What cannot be mapped changes nothing.
+  uint64_t map_blocks(int64_t mapped);
   void build(std::vector<Descriptor> descriptors, uint32_t hot, uint32_t threads);
   GraphCounts graphs(bool wait);
 
@@ -179,7 +181,10 @@ class Player {
   void place_regions(const Expander& expander, int64_t mapped);
   Place allocate(const table::Region& region, uint64_t bytes, CUdeviceptr& start);
   void share_regions(const Expander& expander);
+  using Part = std::pair<uint64_t, uint64_t>;  // bytes of a range, from and to
+  std::vector<Part> cache_parts(int64_t mapped) const;
   void map_caches(int64_t mapped);
+  void unmap_beyond(int64_t mapped);
   void release_memory() noexcept;
   void release_weights() noexcept;
   void abandon() noexcept;
@@ -207,6 +212,7 @@ class Player {
   CUdeviceptr early_ = 0;         // memory of place_weights
   std::optional<Place> weights_;  // of place_weights
   CUdeviceptr cache_ = 0;
+  uint64_t cache_bytes_ = 0;
   int64_t blocks_ = 0, mapped_ = 0;
   std::unique_ptr<Expander> expander_;
   std::unique_ptr<InputRing> inputs_;

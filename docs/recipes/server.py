@@ -21,51 +21,51 @@ class Batch(threading.Thread):
 
     def __init__(self, model: vcc.Model) -> None:
         super().__init__(daemon=True)
-        self.serving, self.inbox, self.outboxes = model.serving(), queue.Queue(), {}
+        self.serving, self.inbox, self.clients = model.serving(), queue.Queue(), {}
 
     def run(self) -> None:
         try:
             while True:
                 while not self.serving.busy or not self.inbox.empty():
-                    self.admit(*self.inbox.get())
+                    self.inbox.get()()
                 for part in self.serving.step():
                     ongoing = part.answer is None
-                    (self.outboxes.get if ongoing else self.outboxes.pop)(part.number).put(part)
+                    (self.clients.get if ongoing else self.clients.pop)(part.number).put(part)
         finally:
             os._exit(1)  # nobody would answer any more
 
-    def admit(self, said: dict, outbox: queue.Queue) -> None:
+    def admit(self, body: bytes, box: queue.Queue) -> None:
         try:
-            known, prompt = vcc.Overrides.__dataclass_fields__, said.pop("prompt", None)
-            if wrong := said.keys() - known.keys():
-                raise ValueError(f"no field {min(wrong)}; known: prompt, {', '.join(known)}")
-            self.outboxes[self.serving.submit(prompt, vcc.Overrides(**said))] = outbox
-        except (vcc.VccError, TypeError, ValueError) as error:
-            outbox.put(error)
+            said, known = dict(json.loads(body)), ["prompt", *vcc.Overrides.__dataclass_fields__]
+            if wrong := said.keys() - known:
+                raise ValueError(f"no field {min(wrong)}; known: {', '.join(known)}")
+            self.clients[self.serving.submit(said.pop("prompt", None), vcc.Overrides(**said))] = box
+        except (vcc.VccError, TypeError, ValueError, RecursionError) as error:
+            box.put(error)
+
+    def give_up(self, number: int) -> None:
+        if self.serving.cancel(number):
+            del self.clients[number]
 
 
 class Handler(BaseHTTPRequestHandler):
     """POST: a JSON object in, text that grows out."""
 
     def do_POST(self) -> None:
-        outbox = queue.Queue()
+        size, box = self.headers.get("Content-Length", ""), queue.Queue()
+        body = self.rfile.read(int(size)) if size.isdecimal() and int(size) < 1 << 20 else b"{}"
+        self.batch.inbox.put(lambda: self.batch.admit(body, box))
+        if isinstance(part := box.get(), Exception):
+            return self.send_error(400, explain=f"{part}; {getattr(part, 'hint', '')}".rstrip("; "))
         try:
-            size = int(self.headers.get("Content-Length", 0))
-            said = json.loads(self.rfile.read(size)) if 0 < size < 1 << 20 else {}
-            self.batch.inbox.put((dict(said), outbox))
-            part = outbox.get()
-        except (ValueError, TypeError) as error:
-            part = error
-        if isinstance(part, Exception):
-            self.send_error(400, explain=f"{part}; {getattr(part, 'hint', '')}".rstrip("; "))
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(part.text.encode())
-        while part.answer is None:
-            part = outbox.get()
-            self.wfile.write(part.text.encode())
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.end_headers()
+            while part:
+                self.wfile.write(part.text.encode())
+                part = box.get() if part.answer is None else None
+        except OSError:  # the client is gone
+            self.batch.inbox.put(lambda: self.batch.give_up(part.number))
 
 
 def serve(model: vcc.Model, port: int) -> ThreadingHTTPServer:

@@ -109,7 +109,7 @@ def told(word: int) -> tuple[int, bool]:
     return (word, True) if word >= 0 else (-1 - word, False)
 
 
-def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Iterator[TokenEvent]:
+def device_steps(runner: DeviceSampler, scheduler: Scheduler) -> Generator[TokenEvent, None, None]:
     """Run a scheduler to its end.
 
     Yields:

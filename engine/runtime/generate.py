@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
-from vcc.engine.runtime.placed import check_loras, chunks_of, watch
+from vcc.engine.runtime.placed import chunks_of, scheduler_of
 from vcc.engine.runtime.sample import Float32Array, has_highest, sample
 from vcc.engine.runtime.scheduler import Request, Scheduled, Scheduler
 
@@ -27,9 +27,7 @@ def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenE
         UsageError: a prompt is empty, too long, not of the vocabulary, or for an adapter that is
             not loaded; nothing has run then.
     """
-    scheduler = Scheduler(runner.limits, requests)
-    check_loras(runner, requests)
-    watch(runner, scheduler)
+    scheduler = scheduler_of(runner, requests)
     if isinstance(runner, DeviceSampler) and runner.samples:
         return device_steps(runner, scheduler)
     return _steps(runner, scheduler)

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from vcc.cache.errors import DeviceError
+
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 
 
+class BlockMemory(Protocol):
+    """Memory of KV blocks that comes and goes while they keep their addresses."""
+
+    def hold(self, blocks: int) -> bool:
+        """Give the first `blocks` blocks memory; False when there is none for them now."""
+
+    def shortage(self) -> DeviceError:
+        """Why `hold` failed last."""
+
+
 class BlockPool:
-    """Free blocks of one KV cache.
+    """Free blocks of one KV cache. The lowest are taken first, so that memory behind can go.
 
     Args:
         num_blocks: blocks in the cache, ids 0..num_blocks-1.
         block_size: tokens a block holds.
+        memory: who gives blocks their memory; None where all have it.
     """
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+    def __init__(self, num_blocks: int, block_size: int, memory: BlockMemory | None = None) -> None:
         if num_blocks < 1 or block_size < 1:
             raise ValueError(f"a pool needs blocks and slots: {num_blocks} x {block_size}")
         self.num_blocks, self.block_size = num_blocks, block_size
-        # A stack: the block freed last is still in the CPU's cache.
-        self._free = list(range(num_blocks - 1, -1, -1))
+        self._memory = memory
+        self._free = list(range(num_blocks))  # sorted, hence a heap
         self._taken = np.zeros(num_blocks, dtype=np.bool_)
+
+    @property
+    def reach(self) -> int:
+        """One more than the highest block that is taken; 0 when none is."""
+        taken = np.flatnonzero(self._taken)
+        return int(taken[-1]) + 1 if len(taken) else 0
 
     @property
     def free_blocks(self) -> int:
@@ -37,10 +57,13 @@ class BlockPool:
         return -(-tokens // self.block_size)
 
     def allocate(self, count: int) -> tuple[int, ...] | None:
-        """Take `count` blocks, all or none; None says that the pool is exhausted."""
+        """Take `count` blocks, all or none; None says that blocks or their memory ran out."""
         if count > len(self._free):
             return None
-        blocks = tuple(self._free.pop() for _ in range(count))
+        blocks = tuple(heapq.heappop(self._free) for _ in range(count))
+        if blocks and self._memory is not None and not self._memory.hold(blocks[-1] + 1):
+            self._put_back(blocks)
+            return None
         self._taken[list(blocks)] = True
         return blocks
 
@@ -54,7 +77,11 @@ class BlockPool:
             if not 0 <= block < self.num_blocks or not self._taken[block]:
                 raise ValueError(f"block {block} is not allocated")
             self._taken[block] = False
-            self._free.append(block)
+            self._put_back((block,))
+
+    def _put_back(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
+            heapq.heappush(self._free, block)
 
 
 class BlockTable:

@@ -1,4 +1,4 @@
-"""From scheduled rows to a step's chunks: each knows the slot of its adapter."""
+"""What a runner has for requests: memory of their blocks, and slots of their adapters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from vcc.engine.models.lora.spec import NO_SLOT
 from vcc.engine.runtime.batch import Chunk
 from vcc.engine.runtime.no_adapters import no_adapters
+from vcc.engine.runtime.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from vcc.engine.runtime.adapters import Adapters
-    from vcc.engine.runtime.scheduler import LiveSequence, Request, Scheduled, Scheduler
+    from vcc.engine.runtime.batch import StepRunner
+    from vcc.engine.runtime.player.cache import CacheMemory
+    from vcc.engine.runtime.scheduler import LiveSequence, Request, Scheduled
 
 
 def adapters_in(runner: object) -> Adapters | None:
@@ -34,11 +37,19 @@ def check_loras(runner: object, requests: Iterable[Request]) -> None:
         adapters.check(name)
 
 
-def watch(runner: object, scheduler: Scheduler) -> None:
-    """Keep the adapters of a scheduler's requests from being unloaded under them."""
-    adapters = adapters_in(runner)
-    if adapters is not None:
-        adapters.watch(scheduler)
+def scheduler_of(runner: StepRunner, requests: Sequence[Request] = ()) -> Scheduler:
+    """A queue for a runner, whose adapters and KV blocks stay while its requests are under way.
+
+    Raises:
+        UsageError: a prompt that cannot be answered, or for an adapter that is not loaded.
+    """
+    cache: CacheMemory | None = getattr(runner, "cache", None)
+    made = Scheduler(runner.limits, requests, cache)
+    check_loras(runner, requests)
+    for one in (adapters_in(runner), cache):
+        if one is not None:
+            one.watch(made)
+    return made
 
 
 def chunks_of(runner: object, step: Sequence[Scheduled]) -> list[Chunk]:

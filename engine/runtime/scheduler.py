@@ -9,94 +9,24 @@ gives its blocks back and is computed again later; the oldest therefore always g
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
-from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import Chunk, StepLimits
-from vcc.engine.runtime.kv import BlockPool, BlockTable, Int32Array
-from vcc.engine.runtime.no_adapters import no_adapters
-from vcc.engine.runtime.sample import GREEDY, SamplingParams
+from vcc.engine.runtime.kv import BlockMemory, BlockPool, BlockTable, Int32Array
+from vcc.engine.runtime.requests import MOST_REQUESTS, Finish, Request, check_request
 
-
-class Finish(str, Enum):
-    """Why a sequence ended."""
-
-    STOP = "stop"  # an end-of-sequence token
-    LENGTH = "length"  # max_new_tokens
-    CONTEXT = "context"  # the context is full
-
-
-MOST_REQUESTS = 1 << 31
-"""Request numbers are 32-bit words of the sampling counter, on the device too."""
-
-WHOLE = (int, np.integer)
-"""What a token id is; True and False, which are ints too, are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt and how to answer it.
-
-    Attributes:
-        index: number of the request in its run, from 0; part of the sampling counter.
-        token_ids: the prompt.
-        params: sampling.
-        max_new_tokens: most tokens of the answer.
-        eos: token ids that end the answer; empty to never stop on one.
-        lora: name of the adapter; empty without one.
-    """
-
-    index: int
-    token_ids: tuple[int, ...]
-    params: SamplingParams = GREEDY
-    max_new_tokens: int = 16
-    eos: frozenset[int] = frozenset()
-    lora: str = ""
-
-
-def check_request(request: Request, limits: StepLimits) -> None:
-    """Raise UsageError for a prompt that cannot be answered."""
-    name, count = f"prompt {request.index}", len(request.token_ids)
-    if not 0 <= request.index < MOST_REQUESTS:
-        raise UsageError(
-            f"{name} has a number that sampling cannot hold",
-            f"numbers of a run's requests are 0 to {MOST_REQUESTS - 1}",
-            "number requests from 0, or leave the number out",
-        )
-    if not count:
-        raise UsageError(f"{name} is empty", "there is no token to start from", "give it some text")
-    if count >= limits.context:
-        raise UsageError(
-            f"{name} is too long",
-            f"it has {count} tokens, the context holds {limits.context}, the answer included",
-            "shorten the prompt, or compile with a larger --max-model-len",
-        )
-    if request.lora and not limits.max_loras:
-        raise no_adapters()
-    strange = [one for one in request.token_ids if type(one) is bool or not isinstance(one, WHOLE)]
-    if strange:
-        raise UsageError(
-            f"{name} is a list of something else than token ids",
-            f"it holds {strange[0]!r:.60}, and ids are whole numbers",
-            "give ids such as [1, 2, 3], or a text",
-        )
-    wrong = next((t for t in request.token_ids if not 0 <= t < limits.vocab), None)
-    if wrong is not None:
-        raise UsageError(
-            f"{name} holds token id {wrong}",
-            f"the model's vocabulary has ids 0 to {limits.vocab - 1}",
-            "use the tokenizer that belongs to the model",
-        )
-    if request.max_new_tokens < 1:
-        raise UsageError(
-            f"{name} asks for {request.max_new_tokens} new tokens",
-            "at least one is generated",
-            "give --max-new-tokens 1 or more",
-        )
+__all__ = [
+    "MOST_REQUESTS",
+    "DecodeRun",
+    "Finish",
+    "LiveSequence",
+    "Request",
+    "Scheduled",
+    "Scheduler",
+]
 
 
 class LiveSequence:
@@ -170,14 +100,20 @@ class Scheduler:
     Args:
         limits: what a step and the cache hold.
         requests: all prompts, checked before anything runs.
+        memory: who gives KV blocks their memory; None where all have it.
 
     Raises:
         UsageError: a prompt that cannot be answered.
     """
 
-    def __init__(self, limits: StepLimits, requests: Sequence[Request] = ()) -> None:
-        self._limits = limits
-        self._pool = BlockPool(limits.num_blocks, limits.block_size)
+    def __init__(
+        self,
+        limits: StepLimits,
+        requests: Sequence[Request] = (),
+        memory: BlockMemory | None = None,
+    ) -> None:
+        self._limits, self._memory = limits, memory
+        self._pool = BlockPool(limits.num_blocks, limits.block_size, memory)
         self._waiting: deque[LiveSequence] = deque()
         self._running: list[LiveSequence] = []
         self.preemptions = 0
@@ -199,8 +135,17 @@ class Scheduler:
         """KV blocks not held by any sequence."""
         return self._pool.free_blocks
 
+    @property
+    def reach(self) -> int:
+        """KV blocks from the first to the last that a sequence holds."""
+        return self._pool.reach
+
     def schedule(self) -> tuple[Scheduled, ...]:
-        """The next step's sequences, oldest first; never empty while busy."""
+        """The next step's sequences, oldest first; never empty while busy.
+
+        Raises:
+            DeviceError: no sequence finds memory for its blocks; a later call may.
+        """
         budget, before = self._limits.max_tokens, self.preemptions
         step: list[Scheduled] = []
         position = 0
@@ -212,6 +157,8 @@ class Scheduler:
             position += 1
         if self.preemptions == before:
             self._admit(step, budget)
+        if not step and self._memory is not None and self.busy:
+            raise self._memory.shortage()
         return tuple(step)
 
     def decode_run(self, most: int) -> DecodeRun | None:
@@ -246,7 +193,14 @@ class Scheduler:
 
     def drop(self, lora: str) -> tuple[Request, ...]:
         """Give up all requests for an adapter, between two steps; they are returned."""
-        gone = [one for one in (*self._running, *self._waiting) if one.request.lora == lora]
+        return self._drop(lambda request: request.lora == lora)
+
+    def cancel(self, index: int) -> bool:
+        """Give up a request, between two steps; whether there was one of this number."""
+        return bool(self._drop(lambda request: request.index == index))
+
+    def _drop(self, which: Callable[[Request], bool]) -> tuple[Request, ...]:
+        gone = [one for one in (*self._running, *self._waiting) if which(one.request)]
         self._running = [one for one in self._running if one not in gone]
         self._waiting = deque(one for one in self._waiting if one not in gone)
         for one in gone:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -130,6 +133,24 @@ def test_a_bad_request_is_told_what_is_wrong(url: str, data: bytes, said: str) -
     code, text = post(url, data)
     assert code == 400
     assert said in unescape(text)
+
+
+def test_a_client_that_goes_away_leaves_no_sequence_behind(model: vcc.Model, url: str) -> None:
+    """Its blocks are free long before its answer would have ended; others are answered."""
+    place = urllib.parse.urlsplit(url)
+    body = json.dumps({"prompt": "It is", "max_new_tokens": 400, "ignore_eos": True}).encode()
+    before = model.runner.stat.summary().steps
+    with socket.create_connection((place.hostname, place.port), timeout=60) as client:
+        head = f"POST / HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        client.sendall(head.encode() + body)
+        assert b"200" in client.recv(1 << 12)
+    deadline = time.monotonic() + 30
+    steps = -1
+    while steps != (steps := model.runner.stat.summary().steps):
+        assert time.monotonic() < deadline
+        time.sleep(0.3)
+    assert 0 < steps - before < 350
+    assert post(url, b'{"prompt": "It is", "max_new_tokens": 2}')[0] == 200
 
 
 def test_standard_input_is_answered_as_the_command_line_is(demo_shelf: Path) -> None:

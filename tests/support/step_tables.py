@@ -34,7 +34,7 @@ from vcc.engine.graphs.table.types import (
 
 from .fake_cuda.cubins import cubin
 
-TOKENS, SEQS, BLOCKS_EACH, BLOCK, VOCAB, HIDDEN, MOST_BLOCKS = 64, 8, 4, 4, 32, 16, 1024
+TOKENS, SEQS, BLOCKS_EACH, BLOCK, VOCAB, HIDDEN, MOST_BLOCKS = 64, 8, 4, 4, 32, 16, 1 << 17
 CACHE_BLOCK = BLOCK * 2 * 4 * 2  # bytes: slots, heads, head_dim, bf16
 
 POINTERS3 = (8, 8, 8, 4)

@@ -16,6 +16,7 @@ from vcc.engine.runtime.descriptors import count_loras
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow, told
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
+from vcc.engine.runtime.player.cache import CacheMemory
 from vcc.engine.runtime.player.handle import DecodeCall, Mode, PlayerHandle, Shape
 from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.sampling import write_sampling, write_tokens
@@ -54,8 +55,9 @@ class Decoding:
         shapes: StepShapes,
         stat: GraphStat,
         turn: Turn,
+        cache: CacheMemory,
     ) -> None:
-        self._tables, self._limits = tables, limits
+        self._tables, self._limits, self._cache = tables, limits, cache
         self._shapes, self._stat, self._turn = shapes, stat, turn
         self._state = _State()
         self.gaps: list[int] = []
@@ -82,9 +84,10 @@ class Decoding:
 
         Raises:
             UsageError: another step is under way.
-            DeviceError: a kernel failed.
+            DeviceError: a kernel failed, or there is no memory for blocks of the rows.
         """
         with self._turn.taken():
+            self._cache.need(*(row.blocks for row in rows))
             yield from self._run(rows, steps, finish)
 
     def _run(

@@ -25,7 +25,7 @@ C = functions(
         "vcc_player_place_weights": "ptr -> str",
         "vcc_player_bytes": "ptr i64 -> u64 u64 u64 u64 u64",
         "vcc_player_place": "ptr i64 i64 u32 u32",
-        "vcc_player_map_blocks": "ptr i64",
+        "vcc_player_map_blocks": "ptr i64 -> u64",
         "vcc_player_describe": "ptr -> str",
         "vcc_player_build": "ptr buffer u64 u32 u32",
         "vcc_player_graphs": "ptr u32 -> u32 u32 u32 u32 str",
@@ -170,9 +170,9 @@ class PlayerHandle(GemmCalls):
         """Give every region its memory; see csrc/player/abi.h."""
         C.vcc_player_place(self._handle, blocks, mapped, slots, ring)
 
-    def map_blocks(self, mapped: int) -> None:
-        """Memory for the first `mapped` KV blocks."""
-        C.vcc_player_map_blocks(self._handle, mapped)
+    def map_blocks(self, mapped: int) -> int:
+        """Memory for the first `mapped` KV blocks and none for others; bytes of the cache now."""
+        return int(C.vcc_player_map_blocks(self._handle, mapped))
 
     def describe(self) -> Mapping[str, Any]:
         """Tensors, regions, input slots, token ring."""

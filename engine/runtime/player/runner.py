@@ -20,6 +20,7 @@ from vcc.engine.runtime.device_steps import SampleRow
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.buffers import IoBuffer
+from vcc.engine.runtime.player.cache import CacheMemory
 from vcc.engine.runtime.player.decode import Decoding
 from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.gemm_report import GemmReport
@@ -92,6 +93,7 @@ class PlayerRunner:
         mode: the graph mode that was asked for.
         samples: whether the device can choose tokens itself (`sample`, `decoding`).
         arena: the memory: `sleep`, `wake`, `discard`.
+        cache: which KV blocks have memory.
         lacking: whether recording matrix products would make the next boot's steps faster.
     """
 
@@ -104,6 +106,7 @@ class PlayerRunner:
         self._parts = parts
         self._turn = Turn()
         self.adapters = parts.adapters(self._turn)
+        self.cache = CacheMemory(parts.handle, parts.limits.num_blocks)
         self._inputs = {one.handle: one.writers(parts.limits) for one in parts.tables}
         self._logits = parts.layout.tensor("logits")
         self._decoding: Decoding | None = None
@@ -133,7 +136,8 @@ class PlayerRunner:
 
         Raises:
             UsageError: an index in the batch is out of bounds, or another step is under way.
-            DeviceError: the device is lost, or this process was forked after the load.
+            DeviceError: the device is lost, this process was forked after the load, or there is no
+                memory for blocks of the batch that were trimmed.
             GraphError: memory of the step sleeps or was discarded.
         """
         with self._turn.taken():
@@ -197,7 +201,7 @@ class PlayerRunner:
         if self._decoding is None:
             parts = self._parts
             self._decoding = Decoding(
-                parts.tables, parts.limits, parts.shapes, parts.stat, self._turn
+                parts.tables, parts.limits, parts.shapes, parts.stat, self._turn, self.cache
             )
         return self._decoding
 
@@ -227,6 +231,23 @@ class PlayerRunner:
         if self.adapters is not None:
             self.adapters.rewrite()
 
+    def trim(self, keep: int = 0) -> int:
+        """Give back the memory of KV blocks behind the last that a request under way holds.
+
+        They keep their addresses, and get memory again when a request or a step needs them.
+
+        Args:
+            keep: blocks from the first that stay, for steps of your own.
+
+        Returns:
+            Bytes given back.
+
+        Raises:
+            UsageError: a step is under way.
+        """
+        with self._turn.taken():
+            return self.cache.trim(keep)
+
     def close(self) -> None:
         """Give all device memory back."""
         _close(self._parts.gemms, self._parts.tables, self._parts.arena)
@@ -240,6 +261,7 @@ class PlayerRunner:
         table = parts.table(shape.tokens)
         slot = table.handle.slot()
         self._inputs[table.handle][slot].write(batch, shape.tokens, shape.seqs)
+        self.cache.need(batch.block_table, batch.slot_mapping // parts.limits.block_size)
         return with_code(decision, table, parts.tables), shape, table, slot
 
     def _run(
