@@ -5,7 +5,8 @@
 
 namespace vcc::recorder {
 
-// Launch attributes that change what a kernel node does.
+// Launch attributes that change what a kernel node does: those that are carried, and those for
+// which the reader of a description (engine/graphs/recorder/draft.py) refuses the node.
 inline constexpr CUlaunchAttributeID kNodeAttributes[] = {
     CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW,
     CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
@@ -16,6 +17,7 @@ inline constexpr CUlaunchAttributeID kNodeAttributes[] = {
     CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP,
     CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
     CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+    CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE,
     CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
 };
 

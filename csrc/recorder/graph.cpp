@@ -77,11 +77,22 @@ void write_words(Json& json, const std::string& block, const std::vector<Span>& 
   write_offsets(json, "host", block, [&](uint64_t word) { return host.contains(word); });
 }
 
+// An attribute of a node: false where this driver does not know it. Any other failure is one, as a
+// node without its attributes may compute something else.
+bool read_attribute(CUgraphNode node, CUlaunchAttributeID id, CUlaunchAttributeValue* value) {
+  const CUresult said = driver().cuGraphKernelNodeGetAttribute(node, id, value);
+  if (said == CUDA_ERROR_INVALID_VALUE || said == CUDA_ERROR_NOT_SUPPORTED) return false;
+  if (said != CUDA_SUCCESS) {
+    fail_call(said, "cuGraphKernelNodeGetAttribute", __FILE__, __LINE__);
+  }
+  return true;
+}
+
 void write_attributes(Json& json, CUgraphNode node, CUfunction function) {
   json.name("attributes").open('[');
   for (const CUlaunchAttributeID id : kNodeAttributes) {
     CUlaunchAttributeValue value = {};
-    if (driver().cuGraphKernelNodeGetAttribute(node, id, &value) != CUDA_SUCCESS) continue;
+    if (!read_attribute(node, id, &value)) continue;
     const bool set = std::any_of(std::begin(value.pad), std::end(value.pad),
                                  [](char byte) { return byte != 0; });
     if (set) json.open('[').number(id).hex(value.pad, sizeof value.pad).close(']');

@@ -30,8 +30,17 @@ UNSUPPORTED: Mapping[int, tuple[str, str]] = {
 
 HINT = "take it out of the model's forward, or use --compile vcc where the model exports"
 
-ACCESS_POLICY = 1
-"""CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: holds an address."""
+FORBIDDEN: Mapping[int, tuple[str, str]] = {
+    1: (
+        "it sets an access policy window, which holds an address",
+        "leave the stream's L2 policy alone while recording",
+    ),
+    13: (
+        "kernels on the device may update it, by a handle of the process that was recorded",
+        "launch it without CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE",
+    ),
+}
+"""CUlaunchAttributeID that no node table holds: why it is refused, and what to do."""
 
 HOST_MEMORY = 1
 """CU_MEMORYTYPE_HOST."""
@@ -138,12 +147,8 @@ def _kernel(index: int, raw: Mapping[str, Any], digest_of: DigestOf) -> NodeDraf
         carveout=raw["carveout"],
         non_portable=bool(raw["non_portable"]),
     )
-    if any(id == ACCESS_POLICY for id, _ in attributes):
-        raise GraphError(
-            f"{where(index, draft)} cannot be stored",
-            "it sets an access policy window, which holds an address",
-            "leave the stream's L2 policy alone while recording",
-        )
+    for why, hint in (FORBIDDEN[id] for id, _ in attributes if id in FORBIDDEN):
+        raise GraphError(f"{where(index, draft)} cannot be stored", why, hint)
     return draft
 
 

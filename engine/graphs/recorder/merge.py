@@ -184,12 +184,15 @@ def _check_same(index: int, triple: Triple) -> None:
 
 
 def _without_addresses(node: Any) -> Any:
-    return replace(node, **_CLEARED.get(type(node), {}))
+    cleared = _CLEARED.get(type(node), {})
+    if isinstance(node, MemsetDraft) and node.height <= 1:
+        cleared = cleared | {"pitch": 0}  # nobody wrote it
+    return replace(node, **cleared)
 
 
 _CLEARED: Mapping[type, dict[str, Any]] = {
     KernelDraft: {"parameters": b"", "live": frozenset(), "host": frozenset()},
-    MemsetDraft: {"target": 0, "pitch": 0},
+    MemsetDraft: {"target": 0},
     MemcpyDraft: {"source": 0, "target": 0},
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fake_libraries import environment
-from support.recorded_products import SHAPES, answered
+from support.recorded_products import SHAPES, answered, record
 
 from vcc.cache.errors import DeviceError
 from vcc.engine import native
@@ -47,6 +47,18 @@ def test_products_become_tables_without_addresses(tmp_path: Path) -> None:
     assert data[40:44] == (1).to_bytes(4, "little")
     assert data[44:56] == bytes(12), "what nobody wrote is zero"
     assert data[56:64] == (7).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("code", [1, 801])
+def test_a_driver_need_not_know_every_launch_attribute(tmp_path: Path, code: int) -> None:
+    fail = f"cuGraphKernelNodeGetAttribute:1:{code}"
+    assert answered(tmp_path / "store", SHAPES[:1], fail=fail).recorded == 1
+
+
+def test_a_driver_that_fails_at_a_launch_attribute_is_heard(tmp_path: Path) -> None:
+    """Not read as an attribute that is not set."""
+    found = record(tmp_path / "store", SHAPES[:1], fail="cuGraphKernelNodeGetAttribute:2:999")
+    assert "cuGraphKernelNodeGetAttribute" in found["error"]["what"] + found["error"]["why"]
 
 
 @pytest.mark.parametrize("mode", ["stack", "heap", "unwritten"])

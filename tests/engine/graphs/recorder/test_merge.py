@@ -165,9 +165,11 @@ def test_copies_with_the_host_and_of_rows_are_refused(fields: dict[str, int]) ->
         draft([memcpy(0, 0, **fields)])
 
 
-def test_an_access_policy_window_is_refused() -> None:
-    with pytest.raises(GraphError, match="access policy"):
-        draft([kernel(1, attributes=[[1, "01" * 64]])])
+@pytest.mark.parametrize(("id", "why"), [(1, "access policy"), (13, "on the device may update")])
+def test_attributes_of_one_process_are_refused(id: int, why: str) -> None:
+    with pytest.raises(GraphError, match=why) as caught:
+        draft([kernel(1, attributes=[[id, "01" * 64]])])
+    assert "node 0 (add)" in caught.value.what
 
 
 def test_a_refusal_names_node_kernel_and_offset() -> None:
@@ -182,15 +184,32 @@ def test_memory_outside_the_regions_is_refused() -> None:
         merge("recorded", *(draft([memset(0x7000_0000_0000)]) for _ in range(3)), [SPACE])
 
 
+@pytest.mark.parametrize("height", [1, 2])
+def test_rows_of_a_fill_lie_equally_far_apart_in_all_captures(height: int) -> None:
+    """Of one row the distance is what stood there before."""
+    one, other = (
+        draft([memset(base, height=height, pitch=pitch)])
+        for base, pitch in ((SPACE.first, 64), (SPACE.second, 128))
+    )
+    if height == 1:
+        (node,) = merge("recorded", one, other, one, [SPACE]).nodes
+        assert node.params[-1].value == 0
+        return
+    with pytest.raises(GraphError, match="two captures of one graph differ"):
+        merge("recorded", one, other, one, [SPACE])
+
+
 @pytest.mark.parametrize(
     "other",
     [
         [kernel(1, function="mul")],
         [kernel(1, grid=[5, 1, 1])],
         [kernel(1, attributes=[[4, "01" * 64]])],
+        [kernel(1, attributes=[[2, "01" + "00" * 63]])],
+        [kernel(1, shared=1024)],
         [kernel(1), kernel(1)],
     ],
-    ids=["function", "grid", "attributes", "nodes"],
+    ids=["function", "grid", "clusters", "cooperative", "shared", "nodes"],
 )
 def test_captures_of_two_graphs_are_refused(other: list[dict[str, Any]]) -> None:
     one = draft([kernel(1)])
