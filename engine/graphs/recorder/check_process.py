@@ -36,8 +36,9 @@ RECORDING, RESULT = "recording.json", "check.json"
 POISON = 0xFF
 """Not a number in every floating-point type, and no index."""
 
+STEP = 1 << 16
 SHIFTS = (0x3C00, 0x1400, 0x7400, 0x4C00)
-"""Bytes from the beginning of an allocation to each region.
+"""Bytes from a multiple of `STEP` to each region.
 
 Captures lie at odd multiples of 512, these at even ones: what a capture made of an address modulo
 1,024 is the same in all three, and another number here.
@@ -83,14 +84,15 @@ def _sizes(tables: Sequence[NodeTable]) -> list[int]:
 
 
 def _memory(sizes: Sequence[int], stack: ExitStack) -> list[int]:
-    """Where each region lies: at an odd multiple of 1,024, and no more.
+    """Where each region lies: at an odd multiple of 1,024, and no more, wherever the driver gives.
 
-    A number that was made of an address and zeroed is seen only where zero is not right.
+    A number that was made of an address and zeroed is seen only where zero is not right. The last
+    region comes first: what a capture learnt of the order of two addresses is otherwise here.
     """
-    return [
-        stack.enter_context(DeviceBytes(size + shift)).address + shift
-        for size, shift in zip(sizes, SHIFTS, strict=True)
-    ]
+    spans = [-(-(size + shift) // STEP) * STEP for size, shift in zip(sizes, SHIFTS, strict=True)]
+    block = stack.enter_context(DeviceBytes(sum(spans) + STEP)).address
+    first = -(-block // STEP) * STEP
+    return [first + sum(spans[index + 1 :]) + shift for index, shift in enumerate(SHIFTS)]
 
 
 class State:
