@@ -214,6 +214,24 @@ def test_sleep_and_wake_leave_answers_as_they_were(runner: PlayerRunner) -> None
     assert _answers(generate(runner, request)) == before
 
 
+def test_memory_of_unused_blocks_goes_to_others_and_comes_back(store: Path) -> None:
+    """The cache of 128 long sequences, of which one is answered before and after."""
+    model = load("demo", target=open_device().arch, cache_dir=store, dtype="bf16")
+    made, requests = model.runner, [Request(0, (5, 6, 7), max_new_tokens=40)]
+    assert isinstance(made, PlayerRunner)
+    before, mapped = _answers(generate(made, requests)), made.arena.stats.tags["kv_cache"].mapped
+    free = made.arena.available()
+    given = model.trim()
+    assert given >= mapped // 2
+    assert made.arena.stats.tags["kv_cache"].mapped == mapped - given
+    assert made.arena.available() >= free + given - (64 << 20)  # others use the device too
+    assert _answers(generate(made, requests)) == before
+    assert made.cache.hold(made.limits.num_blocks)
+    assert made.arena.stats.tags["kv_cache"].mapped == mapped
+    assert _answers(generate(made, requests)) == before
+    made.close()
+
+
 def test_other_programs_see_the_buffers_without_a_copy(runner: PlayerRunner) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
