@@ -40,3 +40,15 @@ class Asking(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.w if float(x.sum()) > 0 else x
+
+
+class Counting(nn.Module):
+    """Does something else in each call, which a graph cannot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.calls = nn.Parameter(torch.ones(16)), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.w + self.calls

@@ -24,6 +24,7 @@ from vcc.engine.config.environment import read_environment
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.recorder import samples
 from vcc.engine.graphs.recorder.addresses import REPORT, Addresses, place
+from vcc.engine.graphs.recorder.answers import Trial, shaped
 from vcc.engine.graphs.recorder.calls import (
     Cubins,
     describe,
@@ -103,11 +104,14 @@ def capture(
         run = subject.make(tensors)
         graphs = _captured(recording, run, tensors, pools[WORKSPACE])
     _write(graphs, folder)
-    if answers:
-        for descriptor, parts in graphs.items():
-            _answer(subject, descriptor, parts, memory, tensors, folder)
+    used = pool_used(WORKSPACE)
+    trial = Trial(recording, memory, tensors, folder)
+    for descriptor, parts in graphs.items() if answers else ():
+        begin = partial(_begin, subject, descriptor, memory, tensors)
+        with torch.no_grad():
+            trial.run(descriptor, parts, begin, partial(_step, recording, run, tensors, descriptor))
     report = {
-        "used": (*regions, pool_used(WORKSPACE)),
+        "used": (*regions, used),
         "addresses": where.as_dict(),
         "device": device_info(ordinal),
         "cuda": torch.version.cuda or "",
@@ -175,17 +179,7 @@ def _captured(
     first compiles what is not in a cache yet. The libraries' own workspaces come with the second,
     as they belong to a stream.
     """
-    stream = torch.cuda.Stream()
-    outputs = [slot.name for slot in recording.of_role(Role.OUTPUT)]
-
-    def step(descriptor: Descriptor) -> None:
-        inputs = {
-            slot.name: _shaped(tensors[slot.name], slot.shape_of(descriptor))
-            for slot in recording.of_role(Role.INPUT)
-        }
-        result = run(descriptor, inputs)
-        target = tensors[outputs[0]]
-        _shaped(target, result.shape).copy_(result)
+    stream, step = torch.cuda.Stream(), partial(_step, recording, run, tensors)
 
     def warm_up(stream: Any, times: int) -> None:
         with torch.cuda.stream(stream):
@@ -206,10 +200,30 @@ def _captured(
     }
 
 
-def _shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    """The first elements of a dense tensor under another shape."""
-    count = int(np.prod(tuple(shape), dtype=np.int64))
-    return tensor.flatten()[:count].view(tuple(shape))
+def _step(
+    recording: Recording, run: Run, tensors: Mapping[str, Tensor], descriptor: Descriptor
+) -> None:
+    """Inputs of a step lie at the beginning of their slots, and so does what it gives."""
+    inputs = {
+        slot.name: shaped(tensors[slot.name], slot.shape_of(descriptor))
+        for slot in recording.of_role(Role.INPUT)
+    }
+    result = run(descriptor, inputs)
+    (output,) = recording.of_role(Role.OUTPUT)
+    shaped(tensors[output.name], result.shape).copy_(result)
+
+
+def _begin(
+    subject: Subject,
+    descriptor: Descriptor,
+    memory: Sequence[Tensor],
+    tensors: Mapping[str, Tensor],
+) -> None:
+    """The state that the check begins with, and a step's batch."""
+    _fill(memory, subject, tensors)
+    for name, data in samples.batch(subject.recording, descriptor).items():
+        _put(shaped(tensors[name], data.shape), data)
+    torch.cuda.synchronize()  # a step may run on any stream
 
 
 def _write(graphs: Mapping[Descriptor, Sequence[Part[Any]]], folder: Path) -> None:
@@ -223,27 +237,6 @@ def _write(graphs: Mapping[Descriptor, Sequence[Part[Any]]], folder: Path) -> No
     (folder / "cubin").mkdir()
     for digest, data in cubins.bytes.items():
         (folder / "cubin" / digest).write_bytes(data)
-
-
-def _answer(
-    subject: Subject,
-    descriptor: Descriptor,
-    parts: Sequence[Part[Any]],
-    memory: Sequence[Tensor],
-    tensors: Mapping[str, Tensor],
-    folder: Path,
-) -> None:
-    """Replay torch's own graphs from the same state that the check begins with."""
-    _fill(memory, subject, tensors)
-    for name, data in samples.batch(subject.recording, descriptor).items():
-        _put(_shaped(tensors[name], data.shape), data)
-    for part in parts:
-        part.held.instantiate()
-        part.held.replay()
-    torch.cuda.synchronize()
-    (slot,) = subject.recording.of_role(Role.OUTPUT)[:1]
-    found = _shaped(tensors[slot.name], slot.shape_of(descriptor)).contiguous().view(torch.uint8)
-    (folder / f"{descriptor.file}.out").write_bytes(found.cpu().numpy().tobytes())
 
 
 def device_info(ordinal: int) -> Mapping[str, Any]:

@@ -143,8 +143,13 @@ def _difference(folder: Path, recording: Recording, descriptor: Any, bases: Sequ
     (slot,) = recording.of_role(Role.OUTPUT)
     expected = np.fromfile(folder / f"{descriptor.file}.out", np.uint8)
     found = read(bases[IO] + slot.offset, len(expected))
-    differing = int((found != expected).sum())
-    return f"{differing} of {len(expected)} bytes differ" if differing else ""
+    if differing := int((found != expected).sum()):
+        return f"{differing} of {len(expected)} bytes differ"
+    digests = json.loads((folder / f"{descriptor.file}.kv").read_text("utf-8"))
+    for (at, size), digest in zip(recording.compared_cache, digests, strict=True):
+        if hashlib.sha256(read(bases[KV_CACHE] + at, size).tobytes()).hexdigest() != digest:
+            return f"{size} bytes of the KV cache from byte {at} on are not the same"
+    return ""
 
 
 def digest_of(name: str) -> str:

@@ -22,6 +22,9 @@ ALIGNMENT = 256
 
 PREFIX = "table/recorded."
 
+COMPARED = 16 << 20
+"""Bytes of the KV cache that a proof compares at most, besides the output."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Descriptor:
@@ -122,6 +125,20 @@ class Recording:
             for slots in (self.weights, self.cache, self.io)
         )
         return weights, cache, io, workspace
+
+    @property
+    def compared_cache(self) -> tuple[tuple[int, int], ...]:
+        """(Offset, bytes) in the KV cache of what a proof compares: where each layer's begins.
+
+        Keys and values lie one behind the other in a layer, and the first sequence of a batch is
+        in the first blocks of both.
+        """
+        halves = [
+            (slot.offset + at, slot.bytes // 2)
+            for slot in self.cache
+            for at in (0, slot.bytes // 2)
+        ]
+        return tuple((at, min(size, COMPARED // len(halves))) for at, size in halves)
 
     def of_role(self, role: Role) -> tuple[Slot, ...]:
         """Inputs and outputs of one role."""

@@ -5,6 +5,7 @@ The double copies and sets real bytes, so a model of copies can be recorded and 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -19,7 +20,15 @@ from vcc.engine import native
 from vcc.engine.graphs.recorder import samples
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, Addresses
 from vcc.engine.graphs.recorder.parts import WHOLE, Part, parts_text
-from vcc.engine.graphs.recorder.plan import IO, WORKSPACE, Descriptor, Recording, Slot, placed
+from vcc.engine.graphs.recorder.plan import (
+    IO,
+    KV_CACHE,
+    WORKSPACE,
+    Descriptor,
+    Recording,
+    Slot,
+    placed,
+)
 from vcc.engine.graphs.recorder.process import prove
 from vcc.engine.graphs.recorder.tables import Tables, tables_of
 from vcc.engine.graphs.table.decode import decode
@@ -75,6 +84,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
     first = made[0]
     batch = samples.batch(recording(), ONLY)
     (first / f"{ONLY.file}.out").write_bytes(batch["x"].tobytes())
+    (first / f"{ONLY.file}.kv").write_text("[]")
     (first / "recording.json").write_text(recording().text())
     (first / "constant").mkdir()
     from vcc.engine.graphs.recorder.check_process import digest_of
@@ -143,6 +153,37 @@ def test_a_model_that_reads_what_it_did_not_write_is_found(
         leave(folder, (PIECE, WHOLE, graph))
     with pytest.raises(GraphError, match="bytes differ"):
         prove(recording(), tables_of(recording(), folders), folders[0])
+
+
+@pytest.mark.parametrize("target", [256, 260])
+def test_a_replay_that_writes_elsewhere_in_the_cache_is_found(
+    folders: tuple[Path, Path, Path], doubles: None, target: int
+) -> None:
+    """Though the output is right: torch's graph wrote the second row of keys, at byte 256."""
+    cache = placed([Slot("kv_cache_0", Role.CACHE, "float32", (2, 2, WIDTH))])
+    cached = replace(recording(), cache=cache)
+    for folder, name in zip(folders, NAMES, strict=True):
+        bases = PLACES[name].bases
+        graph = copies(bases)
+        kept = {**graph["nodes"][0], "target": bases[KV_CACHE] + target, "bytes": 128}
+        graph = {"nodes": [*graph["nodes"], kept], "edges": [[0, 1, 0, 0, 0], [1, 2, 0, 0, 0]]}
+        leave(folder, (PIECE, WHOLE, graph))
+        report = {"used": [256, 1024, 512, 4096], "addresses": PLACES[name].as_dict()}
+        (folder / "report.json").write_text(json.dumps(report))
+    right = samples.block("float32", KV_CACHE)[:1024].tobytes()
+    x = samples.batch(cached, ONLY)["x"].tobytes()
+    right = right[:256] + x[:128] + right[384:]
+    digests = [hashlib.sha256(half).hexdigest() for half in (right[:512], right[512:])]
+    (folders[0] / f"{ONLY.file}.kv").write_text(json.dumps(digests))
+    (folders[0] / "recording.json").write_text(cached.text())
+    tables = tables_of(cached, folders)
+    if target == 256:
+        assert prove(cached, tables, folders[0])["wrong"] == []
+        return
+    with pytest.raises(
+        GraphError, match="512 bytes of the KV cache from byte 0 on are not the same"
+    ):
+        prove(cached, tables, folders[0])
 
 
 def test_captures_that_place_things_differently_are_refused(
