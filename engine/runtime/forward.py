@@ -14,6 +14,7 @@ from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.by_size import chosen
 from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.turn import Turn
+from vcc.engine.torch_shim.aoti_runner import OUTSIDE
 
 Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
 
@@ -45,7 +46,7 @@ class ForwardRunner:
 
         Raises:
             UsageError: an input is missing, unknown, or has another dtype or shape than declared;
-                or another call is under way.
+                an index in it is outside of what it indexes; or another call is under way.
         """
         with self.turn.taken():
             return self._run(inputs)
@@ -54,12 +55,24 @@ class ForwardRunner:
         sizes = self._sizes(inputs)
         for value in self.program.of_role("input"):
             self.memory.view(value.name, sizes).copy_(inputs[value.name].detach())
-        for call in self.binder.calls(tuple(sizes.values())):
-            call()
+        self._play(tuple(sizes.values()))
         outputs = self.program.outputs
         return {
             f"output_{index}": self.memory.view(name, sizes) for index, name in enumerate(outputs)
         }
+
+    def _play(self, sizes: tuple[int, ...]) -> None:
+        try:
+            for call in self.binder.calls(sizes):
+                call()
+        except (IndexError, RuntimeError) as error:  # of a listed operator, of a compiled piece
+            if isinstance(error, RuntimeError) and not str(error).startswith(OUTSIDE):
+                raise
+            raise UsageError(
+                OUTSIDE,
+                "a number in the inputs, or computed from them, has no place in its table",
+                "--compile none runs the forward in eager mode, which names the line",
+            ) from error
 
     def _sizes(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, int]:
         values = self.program.of_role("input")

@@ -10,6 +10,9 @@ import torch
 
 RunPiece = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
+OUTSIDE = "an index is outside of its dimension"
+"""What the error of a piece begins with whose check of an index failed (`index_checks`)."""
+
 
 def open_piece(library: Path) -> RunPiece:
     """Load one AOTInductor library for the CPU and return its call.

@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from vcc.cache.errors import ConfigError
 from vcc.engine.config.inductor_options import CPU_OPTIONS, FIXED_OPTIONS, check_level
 from vcc.engine.torch_shim.array_names import stable_array_names
+from vcc.engine.torch_shim.index_checks import checks_that_return
 from vcc.engine.torch_shim.local_buffers import readers_only
 
 
@@ -72,7 +73,7 @@ def compile_library(
     known = {name: value for name, value in options.items() if _known(config, name)}
     check_options(options.keys() - known.keys() - _BUILTIN)
     flags = _fixed_flags(str(options.get("cpp.march", "")))
-    with flags, stable_array_names(), readers_only():
+    with flags, stable_array_names(), readers_only(), checks_that_return():
         files: Any = aot_compile(graph, tuple(arguments), options=known)
     names = [files] if isinstance(files, str) else files
     return [Path(name) for name in names if isinstance(name, str)]

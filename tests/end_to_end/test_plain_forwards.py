@@ -15,6 +15,7 @@ from support.flow import ask, built
 from support.numbers import assert_fp32_close, assert_low_precision
 from torch import Tensor
 
+from vcc.cache.errors import UsageError
 from vcc.cache.store import Store
 from vcc.engine.request import BuildRequest, settle
 from vcc.engine.session import Session, open_module_session
@@ -92,6 +93,8 @@ def test_embeddings_of_a_trained_encoder_are_those_of_transformers(
     assert_fp32_close(found["output_1"], wanted.pooler_output)
     alike = mine @ mine.T
     assert alike[0, 1] > 0.6 > 0.1 > alike[0, 2]
+    with pytest.raises(UsageError, match="an index is outside"):
+        run(inputs | {"input_ids": inputs["input_ids"] + 30000})
     with torch.no_grad():  # no sizes but those of the call are in the code
         lone = {name: one[:1, :1].contiguous() for name, one in inputs.items()}
         assert_fp32_close(run(lone)["output_0"][0], model(**lone).last_hidden_state[0])
