@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 from vcc.engine.graphs.recorder.addresses import FIRST, SECOND, Addresses
-from vcc.engine.graphs.recorder.known import Known, Mapping
+from vcc.engine.graphs.recorder.known import Known
+from vcc.engine.graphs.recorder.mappings import Mapping
 from vcc.engine.graphs.recorder.places import Move, Places
 from vcc.engine.graphs.recorder.words import NONE, Captured
 

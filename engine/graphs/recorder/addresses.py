@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vcc.cache.errors import DeviceError
+from vcc.engine.graphs.recorder.mappings import read_mappings
 
 FIRST, SECOND, AGAIN = "first", "second", "again"
 NAMES = (FIRST, SECOND, AGAIN)
@@ -151,11 +152,9 @@ def _ask(wish: Addresses, name: str, reserve: Reserve, refused: list[str]) -> Ad
 
 def _holder(wish: Addresses) -> str:
     """What this process has at a place that was refused."""
-    for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
-        span, modes, *rest = line.split(maxsplit=5)
-        start, end = (int(edge, 16) for edge in span.split("-"))
-        if start < wish.end and wish.start < end:
-            return f", {span} is {modes} {' '.join(rest[3:])}".rstrip()
+    for one in read_mappings():
+        if one.meets(wish.start, wish.end):
+            return f", {one.start:x}-{one.end:x} is {one.name}"
     return ""
 
 

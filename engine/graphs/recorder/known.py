@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vcc.engine.graphs.recorder.addresses import REPORT, Addresses
+from vcc.engine.graphs.recorder.mappings import Mapping, read_mappings
 from vcc.engine.graphs.recorder.plan import KINDS
 
 MAPS = "maps"
@@ -18,15 +19,6 @@ BEHIND = 4 << 30
 
 NEAR = 1 << 40
 """Bytes around a reservation in which an address is told by its distance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mapping:
-    """[start, end) of a process, with modes and what it is of."""
-
-    start: int
-    end: int
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +37,8 @@ class Known:
     def of_folder(cls, folder: Path) -> Known:
         """Of a capture that is done."""
         file = folder / MAPS
-        lines = file.read_text(errors="replace").splitlines() if file.exists() else []
-        return cls(Addresses.of_report(folder / REPORT), tuple(_mapping(line) for line in lines))
+        mappings = read_mappings(file) if file.exists() else ()
+        return cls(Addresses.of_report(folder / REPORT), mappings)
 
     def is_reserved(self, value: int) -> bool:
         """Whether an address lies in the reservation of the regions."""
@@ -81,11 +73,5 @@ class Known:
 
     def _mapped(self, value: int) -> Iterable[str]:
         at = bisect(self.mappings, value, key=lambda one: one.start) - 1
-        if at >= 0 and value < self.mappings[at].end:
+        if at >= 0 and self.mappings[at].holds(value):
             yield f"{self.mappings[at].name} + {value - self.mappings[at].start:#x}"
-
-
-def _mapping(line: str) -> Mapping:
-    span, modes, *rest = line.split(maxsplit=5)
-    start, end = (int(edge, 16) for edge in span.split("-"))
-    return Mapping(start, end, f"{modes} {' '.join(rest[3:]) or 'of no file'}")

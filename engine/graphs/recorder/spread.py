@@ -26,11 +26,11 @@ from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from vcc.engine.graphs.recorder.addresses import AGAIN, ANYWHERE, FIRST, SECOND
 from vcc.engine.graphs.recorder.calls import reserve, spread_heap, spread_mappings
+from vcc.engine.graphs.recorder.mappings import read_mappings
 from vcc.engine.graphs.recorder.replay import DeviceBytes
 
 Result = TypeVar("Result")
@@ -138,8 +138,4 @@ def _use_up(make: Callable[[], Any], old: Sequence[Edge], made: list[Any]) -> No
 
 def _mapped() -> list[Edge]:
     """Where each mapping of this process begins (1) and ends (0), in order."""
-    lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
-    spans = (line.split(maxsplit=1)[0].split("-") for line in lines)
-    return [
-        (int(edge, 16), which) for span in spans for edge, which in zip(span, (1, 0), strict=True)
-    ]
+    return [edge for one in read_mappings() for edge in ((one.start, 1), (one.end, 0))]

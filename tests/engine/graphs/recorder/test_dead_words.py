@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from vcc.cache.errors import GraphError
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, WISHES, Addresses
-from vcc.engine.graphs.recorder.known import Known, Mapping
+from vcc.engine.graphs.recorder.known import Known
+from vcc.engine.graphs.recorder.mappings import Mapping
 from vcc.engine.graphs.recorder.places import Move, Places
 from vcc.engine.graphs.recorder.spread import SPREADS
 from vcc.engine.graphs.recorder.words import NONE, Captured, relocate
