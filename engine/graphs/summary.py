@@ -16,9 +16,9 @@ from vcc.engine.graphs.table.types import (
     Param,
     ParamKind,
     Role,
-    Variant,
     When,
 )
+from vcc.engine.graphs.table.variants import variant_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,17 +226,12 @@ def _gemms(
 
 
 def _route(table: NodeTable, rows: int, family: Family) -> str:
-    found = variant_for(table, rows, family)
+    found = variant_for(table, family, rows)
     if found is None:
         return "no Triton kernel"
     tiles = f"tile {found.tile_rows}x{found.tile_n}"
     split = f", k in {found.split_k} parts" if found.split_k > 1 else ""
     return f"{table.kernels[found.kernel].function}, {tiles}{split}"
-
-
-def variant_for(table: NodeTable, rows: int, family: Family) -> Variant | None:
-    """The table's own kernel for a product: the first variant that fits, as the player takes it."""
-    return next((one for one in table.variants if one.fits(family, rows)), None)
 
 
 def _tensors(table: NodeTable) -> tuple[TensorLine, ...]:

@@ -39,10 +39,10 @@ def _gemms(table: NodeTable) -> dict[Family, int]:
 
 
 def most_rows(gemm: Gemm, highs: dict[str, int]) -> int:
-    """The rows of a product when every size is at its largest."""
-    from vcc.engine.graphs.expr import evaluate
+    """What the rows of a product never exceed, which may not be those of the largest sizes."""
+    from vcc.engine.graphs.expr import most
 
-    return evaluate(gemm.m, highs)
+    return most(gemm.m, highs)
 
 
 def variants_digest(tables: Sequence[NodeTable]) -> str:

@@ -41,6 +41,7 @@ from vcc.engine.graphs.table.types import (
     TableTensor,
     Variant,
 )
+from vcc.engine.graphs.table.variants import variant_for
 from vcc.engine.types import Piece
 
 BUDGET = 64 << 20
@@ -201,19 +202,19 @@ def _span(geometry: Geometry) -> int:
 def _variants(
     products: Sequence[Gemm], step: NodeTable, kernels: list[Kernel]
 ) -> tuple[Variant, ...]:
-    """The step's kernels that compute these products at their rows, added to `kernels`."""
-    found: dict[Variant, None] = {}
-    for one in products:
-        fits = next((v for v in step.variants if v.fits(one.family, _rows(one))), None)
-        if fits is not None:
-            found[fits] = None
+    """The step's kernels that compute these products at their rows, added to `kernels`.
+
+    In the step's order: where two of them fit a product, the first is played there and here.
+    """
+    wanted = {variant_for(step, one.family, _rows(one)) for one in products}
     return tuple(
         replace(
             one,
             kernel=_index(step, one.kernel, kernels),
             reduce_kernel=_index(step, one.reduce_kernel, kernels),
         )
-        for one in found
+        for one in dict.fromkeys(step.variants)
+        if one in wanted
     )
 
 
@@ -231,5 +232,8 @@ def _index(step: NodeTable, kernel: int, kernels: list[Kernel]) -> int:
 
 def _partials(variant: Variant, products: Sequence[Gemm]) -> int:
     """Bytes of partial products."""
-    rows = max(_rows(one) for one in products if (one.n, one.k) == (variant.n, variant.k))
-    return 4 * variant.split_k * rows * variant.n if variant.split_k > 1 else 0
+    if variant.split_k <= 1:
+        return 0
+    rows = (_rows(one) for one in products)
+    fitting = (at for one, at in zip(products, rows, strict=True) if variant.fits(one.family, at))
+    return 4 * variant.split_k * variant.n * max(fitting, default=0)

@@ -22,7 +22,8 @@ from vcc.engine.graphs.planner.content import GpuContent, write
 from vcc.engine.graphs.planner.golden import make_goldens
 from vcc.engine.graphs.planner.process import plan_in_child
 from vcc.engine.graphs.table.decode import decode
-from vcc.engine.graphs.table.types import NodeTable, RegionKind
+from vcc.engine.graphs.table.types import Gemm, Kernel, NodeTable, RegionKind, Variant
+from vcc.engine.graphs.table.variants import variant_for
 from vcc.engine.request import settle
 
 LIMITS = {"max_num_seqs": 4, "max_num_batched_tokens": 48, "max_model_len": 64}
@@ -92,3 +93,30 @@ def test_large_arguments_are_left_out_with_the_reason(monkeypatch: pytest.Monkey
     assert not made.blobs
     assert made.said.keys() == {piece.id for piece in pieces}
     assert all("MiB, more than 0" in str(why) for why in made.said.values())
+
+
+FEW = Variant(8, 4, "float32", 0, 16, 32, split_k=2, max_rows=16, reduce_kernel=2)
+MANY = Variant(8, 4, "float32", 1, 64, 32)
+"""Both fit a product of few rows; the first is played."""
+
+
+def test_a_golden_plays_the_kernels_that_the_step_plays() -> None:
+    """Whatever order its own products come in."""
+    kernels = tuple(Kernel(str(i) * 64, f"k{i}", (32, 1, 1), 0, 0) for i in range(3))
+    step = NodeTable(kernels=kernels, variants=(FEW, MANY))
+    for rows in ((48, 4), (4, 48)):
+        products = [Gemm(m, 8, 4, "float32") for m in rows]
+        own: list[Kernel] = []
+        made = NodeTable(variants=planner_golden._variants(products, step, own))
+        for one, m in zip(products, rows, strict=True):
+            here, there = (variant_for(table, one.family, m) for table in (made, step))
+            assert here is not None
+            assert there is not None
+            assert own[here.kernel] == kernels[there.kernel]
+
+
+def test_partial_products_are_of_the_products_that_a_kernel_computes() -> None:
+    products = [Gemm(m, 8, 4, "float32") for m in (4, 12, 48)]
+    assert planner_golden._partials(FEW, products) == 4 * 2 * 12 * 8
+    assert planner_golden._partials(MANY, products) == 0
+    assert planner_golden._partials(replace(FEW, k=0), products) == 4 * 2 * 12 * 8
