@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from vcc.engine.torch_shim.profiles import DeviceProfile
 
 FAILED, LOG, CONSTANTS = "failed.json", "log", "constant"
+LONGEST = 1800.0
+"""Seconds that a proof may take: a kernel that waits for what nobody writes takes them all."""
+
 TOLD = 5
 """Words that a refusal names at most."""
 
@@ -92,16 +95,10 @@ def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) 
     """
     for descriptor in recording.descriptors:
         (folder / f"{descriptor.file}.table").write_bytes(tables.blobs[descriptor.blob])
-    done = subprocess.run(
-        [sys.executable, "-m", CHECKER, str(folder), str(ordinal)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
+    said = _checked(folder, ordinal)
     result = folder / RESULT
     if not result.is_file():
-        said = done.stderr.decode(errors="replace")[-500:]
-        raise GraphError("the recording could not be checked", f"{done.returncode}: {said}")
+        raise GraphError("the recording could not be checked", said)
     found: dict[str, Any] = json.loads(result.read_text("utf-8"))
     if "error" in found:
         error = _error(found["error"])
@@ -113,6 +110,21 @@ def prove(recording: Recording, tables: Tables, folder: Path, ordinal: int = 0) 
             "the model reads memory that it does not own or did not write; use --compile vcc",
         )
     return found
+
+
+def _checked(folder: Path, ordinal: int) -> str:
+    """Run the checker, and say how it ended."""
+    command = [sys.executable, "-m", CHECKER, str(folder), str(ordinal)]
+    streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    try:
+        done = subprocess.run(command, **streams, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired as error:
+        raise GraphError(
+            "a recorded graph does not end",
+            f"its replay was stopped after {LONGEST:.0f} s",
+            "it waits for a value in memory that the model did not write; use --compile vcc",
+        ) from error
+    return f"{done.returncode}: {done.stderr.decode(errors='replace')[-500:]}"
 
 
 def _zeroed(tables: Tables) -> tuple[str, ...]:

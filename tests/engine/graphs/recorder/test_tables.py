@@ -17,7 +17,7 @@ from support.fake_libraries import environment
 
 from vcc.cache.errors import GraphError, VccError
 from vcc.engine import native
-from vcc.engine.graphs.recorder import samples
+from vcc.engine.graphs.recorder import process, samples
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, Addresses
 from vcc.engine.graphs.recorder.parts import WHOLE, Part, parts_text
 from vcc.engine.graphs.recorder.plan import (
@@ -212,6 +212,19 @@ def test_a_checker_that_dies_is_an_error(
     tables = Tables({ONLY.blob: b""}, {})
     with pytest.raises(GraphError, match="could not be checked"):
         prove(recording(), tables, folders[0])
+
+
+def test_a_replay_without_end_is_an_error(
+    folders: tuple[Path, Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A kernel may wait for a flag that another run left in memory that is poison here."""
+    waiting = tmp_path / "waiting"
+    waiting.write_text("#!/bin/sh\nexec sleep 60\n")
+    waiting.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(waiting))
+    monkeypatch.setattr(process, "LONGEST", 0.2)
+    with pytest.raises(GraphError, match="a recorded graph does not end"):
+        prove(recording(), Tables({ONLY.blob: b""}, {}), folders[0])
 
 
 def test_the_manifest_will_say_whose_kernels_there_are(folders: tuple[Path, Path, Path]) -> None:
