@@ -13,6 +13,8 @@ namespace vcc {
 namespace {
 
 constexpr int64_t kReduceColumns = 1024;  // of a program of the kernel that sums split-K parts
+constexpr int64_t kSpreadLanes = 256;     // rows of a program of the kernel that spreads scales
+constexpr int64_t kTurnTile = 32;  // rows and blocks of a program of the one that turns scales
 
 // What a product is given: the fields of its parameter block.
 struct GemmFields {
@@ -73,13 +75,38 @@ void Expander::emit_gemm(const Source& source, const table::Node& node, uint32_t
   const auto& gemm = records_.gemms[node.target];
   const int64_t rows = source.values[gemm.m];
   const GemmChoice choice = gemms_.must_choose(gemm, rows, largest_[gemm.m]);
-  const Operands operands = operands_of(source, node);
+  Operands operands = operands_of(source, node);
   if (choice.route == GemmRoute::kStored) {
+    if (gemm.scales == table::Scales::kBlocks && choice.rows != rows) {
+      spread(source, gemm, rows, choice, operands, blame, out);
+    }
     emit_stored(*choice.stored, operands, blame, out);
   } else if (gemm.scales == table::Scales::kNone) {
     emit_variant(source, gemm, rows, records_.variants[choice.variant], operands, blame, out);
   } else {
     emit_scaled(source, gemm, rows, records_.variants[choice.variant], operands, blame, out);
+  }
+}
+
+// Writes the scales of a behind the workspace, `choice.rows` rows apart as stored nodes read them.
+void Expander::spread(const Source& source, const table::Gemm& gemm, int64_t rows,
+                      const GemmChoice& choice, Operands& operands, uint32_t blame,
+                      Expansion& out) const {
+  const uint64_t at = spread_at(choice.stored->workspace);
+  const int64_t across = ceil_div(gemm.k, table::kScaleBlock);
+  const uint64_t bytes = static_cast<uint64_t>(across * choice.rows) * sizeof(float);
+  const Place& space = operands.places[table::kWorkspaceOperand];
+  if (at + bytes > space.bytes) {
+    refuse_launch(blame, "spread scales need " + std::to_string(at + bytes) + " bytes of scratch");
+  }
+  Place& scales = operands.places[table::kAScale];
+  launch_own(source.shapes[spreading_kernel(records_, shape_of(gemm))], blame,
+             {scales.address, space.address + at}, {rows, across, choice.rows},
+             {ceil_div(rows, kSpreadLanes), across, 1}, out);
+  scales = {space.address + at, bytes};
+  const auto nodes = static_cast<uint32_t>(choice.stored->table.records().nodes.size());
+  for (uint32_t n = 0; n < nodes && !out.chain; ++n) {
+    out.edges.push_back({end_of(out) - 1, end_of(out) + n, 0, 0, 0});
   }
 }
 

@@ -61,6 +61,8 @@ class Expander {
                    const table::Variant& variant, const Operands& operands, uint32_t blame,
                    Expansion& out) const;
   Operands operands_of(const Source& source, const table::Node& node) const;
+  void spread(const Source& source, const table::Gemm& gemm, int64_t rows, const GemmChoice& choice,
+              Operands& operands, uint32_t blame, Expansion& out) const;
   void connect(const std::vector<Run>& homes, Expansion& out) const;
   Place scratch() const;
 

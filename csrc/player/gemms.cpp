@@ -8,17 +8,42 @@
 namespace vcc {
 namespace {
 
-GemmShape shape_of(const table::Gemm& gemm) {
-  return {gemm.n, gemm.k, gemm.dtype, gemm.flags, gemm.out, gemm.scales};
-}
-
 bool fits(const table::Variant& variant, const table::Gemm& gemm, int64_t rows) {
   return variant.n == gemm.n && (variant.k == 0 || variant.k == gemm.k) &&
          variant.dtype == gemm.dtype && variant.flags == gemm.flags && variant.out == gemm.out &&
          variant.scales == gemm.scales && (variant.max_rows == 0 || rows <= variant.max_rows);
 }
 
+// Whether stored nodes can compute a product of the table.
+bool storable(const table::Records& table, const GemmShape& shape) {
+  return shape.scales != table::Scales::kBlocks || spreading_kernel(table, shape) != table::kNone;
+}
+
 }  // namespace
+
+GemmShape shape_of(const table::Gemm& gemm) {
+  return {gemm.n, gemm.k, gemm.dtype, gemm.flags, gemm.out, gemm.scales};
+}
+
+uint32_t spreading_kernel(const table::Records& table, const GemmShape& shape) {
+  if (shape.scales != table::Scales::kBlocks) return table::kNone;
+  const table::Gemm gemm{0, shape.n, shape.k, shape.dtype, shape.flags, shape.out, shape.scales};
+  for (const auto& one : table.variants) {
+    if (fits(one, gemm, 0) && one.reduce_kernel != table::kNone) return one.reduce_kernel;
+  }
+  return table::kNone;
+}
+
+uint64_t spread_at(uint64_t workspace) {
+  constexpr uint64_t kAlignment = 256;
+  return (workspace + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+uint64_t scratch_of(const GemmOffer& offer) {
+  if (offer.shape.scales != table::Scales::kBlocks) return offer.workspace;
+  const uint64_t across = (offer.shape.k + table::kScaleBlock - 1) / table::kScaleBlock;
+  return spread_at(offer.workspace) + across * static_cast<uint64_t>(offer.rows) * sizeof(float);
+}
 
 std::vector<bool> Gemms::offer(std::span<const GemmOffer> offers) {
   const std::lock_guard lock(lock_);
@@ -36,7 +61,7 @@ std::vector<bool> Gemms::offer(std::span<const GemmOffer> offers) {
                             one.shape.out,
                             one.shape.scales};
     const bool stored = choose_locked(exact, one.rows, one.rows).route == GemmRoute::kStored;
-    if (stored) workspace_ = std::max(workspace_, one.workspace);
+    if (stored) workspace_ = std::max(workspace_, scratch_of(one));
     needed.push_back(stored);
   }
   return needed;
@@ -92,7 +117,7 @@ GemmChoice Gemms::choose_locked(const table::Gemm& gemm, int64_t rows, int64_t m
     variant = {GemmRoute::kVariant, rows, nullptr, static_cast<uint32_t>(first - variants.begin())};
   }
   const auto found = buckets_.find(shape_of(gemm));
-  if (found == buckets_.end()) return variant;
+  if (found == buckets_.end() || !storable(table_, found->first)) return variant;
   for (auto at = found->second.lower_bound(rows); at != found->second.end() && at->first <= most;
        ++at) {
     const Bucket& bucket = at->second;

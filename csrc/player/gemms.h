@@ -26,6 +26,8 @@ struct GemmShape {
   auto operator<=>(const GemmShape&) const = default;
 };
 
+GemmShape shape_of(const table::Gemm& gemm);
+
 enum class GemmRoute : uint8_t { kNone = 0, kStored = 1, kVariant = 2 };
 
 // One entry of the store: one to three nodes over operands a, w, c, d, scales and a workspace.
@@ -42,7 +44,7 @@ struct GemmOffer {
   GemmShape shape;
   int64_t rows = 0;
   GemmRoute route = GemmRoute::kNone;
-  uint64_t workspace = 0;  // bytes, at most
+  uint64_t workspace = 0;  // bytes, at most; of the nodes alone
 };
 
 struct GemmChoice {
@@ -109,6 +111,14 @@ class Gemms {
   bool finished_ = false;
   uint64_t workspace_ = 0;
 };
+
+// Scales of blocks of a lie as many rows apart as there are: for an entry of more rows a kernel of
+// the table spreads them, into the bytes behind the workspace. kNone where the table has none.
+uint32_t spreading_kernel(const table::Records& table, const GemmShape& shape);
+
+// Where they lie in scratch, and the bytes of scratch that an entry needs in all.
+uint64_t spread_at(uint64_t workspace);
+uint64_t scratch_of(const GemmOffer& offer);
 
 // Kernels of a table, loaded and checked.
 std::vector<Shape> shapes_of(const table::Records& table, Modules& modules);

@@ -160,10 +160,12 @@ void Lt::describe_scaled(const Plan& made) {
   }
   const int8_t fast = 0;
   expect_for(calls_->set(made.description, kFastAccumulation, &fast, 1), "FAST_ACCUM", product);
-  for (const int mode : kScaleModes) {
-    const int32_t code = form.code;
+  const int32_t codes[] = {form.w, form.a};  // w is its A
+  for (int side = 0; side < 2; ++side) {
     // Libraries before 12.8 know one number only, and not this attribute.
-    if (code != 0) expect_for(calls_->set(made.description, mode, &code, 4), form.mode, product);
+    if (codes[side] == 0) continue;
+    expect_for(calls_->set(made.description, kScaleModes[side], &codes[side], 4), form.mode,
+               product);
   }
   if (product.has_c != 0) {
     const int32_t type = cuda_dtype(product.out);

@@ -13,6 +13,7 @@ namespace vcc::recorder {
 
 // d[m, n] = a[m, k] @ w[n, k]^T (+ c[m, n]); all dense and row-major, one dtype, fp32 sums. A
 // scaled one has fp8 values in a and w, `out` in d, and for c a row [n] that every row of d gets.
+// Scales of blocks of a are fp32 [ceil(k / 128), m], those of w [ceil(n / 128), ceil(k / 128)].
 struct Product {
   uint32_t m, n, k;
   uint32_t dtype;  // codes of the node table: 1 float32, 2 float16, 3 bfloat16, 4 float8_e4m3fn

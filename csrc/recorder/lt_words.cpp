@@ -15,12 +15,11 @@ constexpr struct {
 } kDtypes[] = {{1, 0}, {2, 2}, {3, 14}, {4, 28}};
 
 constexpr Form kForms[] = {
-    {"", "", 0, nullptr},
-    {"tensor", "SCALAR_32F", 0, nullptr},
-    {"rows", "OUTER_VEC_32F", 3, nullptr},
-    {"blocks", "VEC128_32F and BLK128x128_32F", 0,
-     "it reads scales of a in another order than the kernels that quantise write them"},
-    {"mixed", "SCALAR_32F and OUTER_VEC_32F", 0,
+    {"", "", 0, 0, nullptr},
+    {"tensor", "SCALAR_32F", 0, 0, nullptr},
+    {"rows", "OUTER_VEC_32F", 3, 3, nullptr},
+    {"blocks", "BLK128x128_32F and VEC128_32F", 5, 4, nullptr},
+    {"mixed", "OUTER_VEC_32F and SCALAR_32F", 3, 0,
      "it has one number for each side, or a number for each row of both"},
 };
 

@@ -15,7 +15,7 @@ int cuda_dtype(uint32_t code);
 struct Form {
   const char* name;
   const char* mode;
-  int code;  // cublasLtMatmulMatrixScale_t
+  int w, a;  // cublasLtMatmulMatrixScale_t of each side
   const char* lacking;
 };
 

@@ -166,9 +166,11 @@ void Checker::variant(uint64_t index) {
   need(variant.n && variant.tile_rows && variant.tile_n && variant.split_k, "a size is zero");
   need(launches(variant.kernel, kVariantBlock), "no such kernel, or other parameters");
   need(variant.split_k == 1 || variant.scales == Scales::kNone, "splits a scaled product");
-  need(variant.split_k == 1 ? variant.reduce_kernel == kNone
-                            : launches(variant.reduce_kernel, kReduceBlock),
-       "no such reducing kernel, or other parameters, or nothing to reduce");
+  // Of blocks of scales it spreads them, where there is one.
+  const bool open = variant.split_k == 1 && variant.reduce_kernel == kNone;
+  const bool works = variant.split_k > 1 || variant.scales == Scales::kBlocks;
+  need(open || (works && launches(variant.reduce_kernel, kReduceBlock)),
+       "no such second kernel, or other parameters, or nothing to reduce or spread");
 }
 
 void Checker::segment(uint64_t index) {

@@ -20,6 +20,7 @@ from vcc.engine.tune.index import STORED, VARIANT
 from vcc.engine.tune.operands import random_bits
 from vcc.engine.tune.record import A_SCALE, W_SCALE, WORKSPACE, A, C, D, W, operand_sizes
 from vcc.engine.tune.shapes import GemmShape, Measured
+from vcc.engine.tune.storable import BLOCKS
 from vcc.engine.tune.store import GemmEntry
 
 COLD = 160 << 20
@@ -68,6 +69,8 @@ def measure(
         DeviceError: out of memory, or a launch failed.
     """
     variant = variant_for(table, shape)
+    if shape.scales == BLOCKS and (variant is None or variant.reduce_kernel == NONE):
+        entry = None  # a table of before, whose scales no stored product reads
     spare = max(
         entry.workspace if entry else 0, 0 if variant is None else partial_bytes(variant, shape)
     )
@@ -167,7 +170,7 @@ def _stored(entry: GemmEntry, place: Place) -> Adder:
 
 
 def _launching(table: NodeTable, variant: Variant, shape: GemmShape, place: Place) -> Adder:
-    split = variant.reduce_kernel != NONE
+    split = variant.split_k > 1
 
     def add(replay: Replay, w: int) -> None:
         block = variant_block(shape, place.reading(w))

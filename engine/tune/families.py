@@ -15,7 +15,7 @@ from msgspec import Struct
 from vcc.cache.digest import Digest
 from vcc.engine.graphs.table.layout import DTYPE_NAMES, SCALES, Family
 from vcc.engine.tune.index import DTYPES, Product
-from vcc.engine.tune.storable import why_not
+from vcc.engine.tune.storable import recorded_rows, why_not
 
 if TYPE_CHECKING:
     from vcc.engine.tune.shapes import GemmShape, Refused
@@ -67,7 +67,7 @@ class Products(Struct, frozen=True):
         return [
             (m, *family)
             for family, most in sorted(self.gemms.items())
-            for m in ordered
+            for m in dict.fromkeys(recorded_rows(one, family[5]) for one in ordered)
             if m <= most and family[2] in DTYPES and not why_not(*family)
         ]
 

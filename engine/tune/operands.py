@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from vcc.engine.graphs.table.bounds import scale_bytes
+from vcc.engine.graphs.table.layout import SCALE_BLOCK
 from vcc.engine.tune.record import A_SCALE, W_SCALE, A, C, W
 from vcc.engine.tune.shapes import GemmShape
 
@@ -38,12 +41,12 @@ def operands_of(shape: GemmShape, seed: int = 0) -> dict[int, Bits]:
 
 
 def _scaled(shape: GemmShape, seed: int) -> dict[int, Bits]:
-    many = shape.scales == "rows"
+    left, right = scale_bytes(shape.scales, shape.m, shape.n, shape.k)
     found = {
         A: _drawn(WHOLE, shape.m * shape.k, 5 * seed),
         W: _drawn(WHOLE, shape.n * shape.k, 5 * seed + 1),
-        A_SCALE: _drawn(POWERS, shape.m if many else 1, 5 * seed + 2),
-        W_SCALE: _drawn(POWERS, shape.n if many else 1, 5 * seed + 3),
+        A_SCALE: _drawn(POWERS, left // POWERS.itemsize, 5 * seed + 2),
+        W_SCALE: _drawn(POWERS, right // POWERS.itemsize, 5 * seed + 3),
     }
     if shape.has_c:
         found[C] = rounded(_drawn(ADDENDS, shape.n, 5 * seed + 4), shape.out)
@@ -94,13 +97,38 @@ def exact_part(shape: GemmShape, given: dict[int, Bits]) -> tuple[Bits, Bits, Bi
     rows, columns = _spread(shape.m, MOST_ROWS), _spread(shape.n, MOST_COLUMNS)
     a = _value(given[A].reshape(shape.m, shape.k)[rows])
     w = _value(given[W].reshape(shape.n, shape.k)[columns])
-    many = shape.scales == "rows"
-    by_row = given[A_SCALE][rows if many else [0]][:, None]
-    by_column = given[W_SCALE][columns if many else [0]][None, :]
-    total = (a @ w.T) * by_row * by_column
+    by_row, by_column = SPREAD[shape.scales](shape, given, rows, columns)
+    total = (a * by_row) @ (w * by_column).T
     if shape.has_c:
         total = total + _drawn_value(given[C][columns], shape.out)[None, :]
     return rows, columns, rounded(total.astype(np.float32), shape.out)
+
+
+Sides = tuple[Bits, ...]
+"""Factors of values of a, and of w: they broadcast over these rows, and columns, by k."""
+
+
+def _one(shape: GemmShape, given: dict[int, Bits], rows: Bits, columns: Bits) -> Sides:
+    return given[A_SCALE], given[W_SCALE]
+
+
+def _rows(shape: GemmShape, given: dict[int, Bits], rows: Bits, columns: Bits) -> Sides:
+    return given[A_SCALE][rows, None], given[W_SCALE][columns, None]
+
+
+def _blocks(shape: GemmShape, given: dict[int, Bits], rows: Bits, columns: Bits) -> Sides:
+    """Those of a are [blocks, m], as a stored product reads them."""
+    across = -(-shape.k // SCALE_BLOCK)
+    left = given[A_SCALE].reshape(across, shape.m).T[rows]
+    right = given[W_SCALE].reshape(-1, across)[columns // SCALE_BLOCK]
+    return tuple(np.repeat(one, SCALE_BLOCK, 1)[:, : shape.k] for one in (left, right))
+
+
+SPREAD: Mapping[str, Callable[[GemmShape, dict[int, Bits], Bits, Bits], Sides]] = {
+    "tensor": _one,
+    "rows": _rows,
+    "blocks": _blocks,
+}
 
 
 def _spread(size: int, most: int) -> Bits:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from vcc.engine.graphs.table.layout import FP8
 
 UNSTORABLE: Mapping[str, str] = {
-    "blocks": "cuBLASLt reads scales of blocks of activations in another order than they are"
-    " written here",
     "mixed": "cuBLASLt has no product of one scale for all activations and one for each row of the"
     " weight",
 }
@@ -16,6 +14,18 @@ UNSTORABLE: Mapping[str, str] = {
 
 FP8_MULTIPLE = 16
 """Of n and k of a scaled product of cuBLASLt."""
+
+BLOCKS = "blocks"
+BLOCK_DEPTHS = 512
+"""Of k where scales are of blocks: rows of a weight's scales are multiples of four."""
+
+BLOCK_ROWS = 4
+"""Of m where scales are of blocks."""
+
+
+def recorded_rows(rows: int, scales: str) -> int:
+    """The number of rows that is recorded for a step of so many."""
+    return -(-rows // BLOCK_ROWS) * BLOCK_ROWS if scales == BLOCKS else rows
 
 
 def why_not(n: int, k: int, dtype: str, has_c: bool, out: str, scales: str) -> str:
@@ -26,6 +36,8 @@ def why_not(n: int, k: int, dtype: str, has_c: bool, out: str, scales: str) -> s
         return ""
     if n % FP8_MULTIPLE or k % FP8_MULTIPLE:
         return f"cuBLASLt multiplies fp8 where n and k are multiples of {FP8_MULTIPLE}"
+    if scales == BLOCKS and k % BLOCK_DEPTHS:
+        return f"cuBLASLt reads scales of blocks where k is a multiple of {BLOCK_DEPTHS}"
     if has_c and out == "float32":
         return "cuBLASLt adds no bias of float32 to a product of fp8"
     return ""

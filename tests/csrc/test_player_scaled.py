@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 from support.fake_cuda import Fake, Launch
@@ -15,10 +16,11 @@ from support.scaled_step import (
     scaled_player,
     scaled_step,
 )
-from support.step_tables import HIDDEN, TOKENS
+from support.step_tables import HIDDEN, TOKENS, Step
 
 from vcc.cache.errors import GraphError
 from vcc.engine.graphs.table.decode import decode
+from vcc.engine.graphs.table.types import Edge, Segment, SegmentKind, When
 from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.tune.families import Products
 from vcc.engine.tune.wanted import products_of_tables
@@ -75,6 +77,61 @@ def test_an_entry_is_given_the_scales_of_the_step(
         assert launched(fake, handle, full(8, 2)) == launched(fake, handle, plain(8, 2))
 
 
+@pytest.mark.parametrize("workspace", [0, 300])
+@pytest.mark.parametrize("edges", [False, True])
+def test_scales_of_blocks_are_spread_for_an_entry_of_more_rows(
+    fake: Fake, arena: RawArena, workspace: int, edges: bool
+) -> None:
+    """A kernel of the table writes them behind the workspace, as many rows apart as the entry's."""
+    offers = [scaled_offer(rows, "blocks", workspace=workspace) for rows in (8, 32)]
+    entries = [scaled_entry(rows, "blocks", workspace=workspace) for rows in (8, 32)]
+    step = scaled_step("blocks")
+    with scaled_player(arena, in_order(step) if edges else step, offers, *entries) as handle:
+        weights, memory = bases(handle)
+        for tokens, rows in ((1, 8), (9, 32), (31, 32)):
+            spread, one = launched(fake, handle, plain(tokens, 2))[1:3]
+            assert (spread.name, spread.grid) == ("spread_scales", (1, 1, 1))
+            scales, place, *numbers = struct.unpack("<2Q3i4x2Q", spread.words)
+            assert (scales, numbers) == (memory + 4096, [tokens, 1, rows, 0, 0])
+            assert place % 256 == 0
+            assert (one.name, one.grid) == ("nvjet", (rows, 1, 1))
+            found = struct.unpack_from(f"<{6 if workspace else 5}Q", one.words)
+            assert found[:3] == (memory, weights, memory + 8192)
+            assert found[-2:] == (place, weights + 768)
+            assert not workspace or place == found[3] + 512
+        for tokens in (8, 32):  # as many as the entry's: they are read where they are
+            one = product(fake, handle, tokens)
+            assert (one.name, one.grid) == ("nvjet", (tokens, 1, 1))
+            assert struct.unpack_from(f"<{6 if workspace else 5}Q", one.words)[-2:] == (
+                memory + 4096,
+                weights + 768,
+            )
+        assert product(fake, handle, 33).name == "scaled_linear"
+        handle.build([full(7, 2), full(8, 2)], 1, 0)
+        for tokens in (7, 8):
+            wanted = launched(fake, handle, plain(tokens, 2))
+            assert launched(fake, handle, full(tokens, 2)) == wanted
+
+
+def test_a_table_that_cannot_spread_scales_takes_its_own_kernel(
+    fake: Fake, arena: RawArena
+) -> None:
+    """Such as one of before the store had these products: its scales lie in another order."""
+    step, entry = scaled_step("blocks", spreads=False), scaled_entry(8, "blocks")
+    with scaled_player(arena, step, [scaled_offer(8, "blocks")], entry) as handle:
+        assert product(fake, handle, 8).name == "scaled_linear"
+        assert handle.gemms(8, 2)[0]["route"] == "triton"
+
+
+def in_order(step: Step) -> Step:
+    """The step ordered by the edges of its table, without decode and its own nodes."""
+    table = step.table
+    nodes = tuple(node for node in table.nodes if node.when is When.ALWAYS)[1:-1]
+    edges = tuple(Edge(index, index + 1) for index in range(len(nodes) - 1))
+    segments = (Segment(SegmentKind.PIECE, "1" * 16, len(nodes)),)
+    return Step(replace(table, nodes=nodes, segments=segments, edges=edges))
+
+
 def test_the_measured_choice_goes_first(fake: Fake, arena: RawArena) -> None:
     offers = [scaled_offer(8, "rows", route=2), scaled_offer(32, "rows", route=1)]
     entries = [scaled_entry(rows, "rows") for rows in (8, 32)]
@@ -107,7 +164,7 @@ def test_a_player_says_of_its_products_what_the_table_does(arena: RawArena, scal
     storable = {row[1:] for row in told.rows((8, TOKENS))}
     refused = {one.shape.scales: one.why for one in told.unstorable()}
     assert (family in storable) == (scales in ("tensor", "rows"))
-    assert set(refused) == ({scales} - {"tensor", "rows"})
+    assert set(refused) == ({scales} - {"tensor", "rows"})  # of blocks k is 16 here
 
 
 def test_scales_beyond_their_region_are_refused(arena: RawArena) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vcc.engine.ops.native_scaled import scaled_linear as plain
 from vcc.engine.ops.triton import wrapped_scaled
+from vcc.engine.ops.triton.scaled import SPREAD_LANES, spread_scales
 
 FP8 = torch.float8_e4m3fn
 Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, list[int], torch.dtype]
@@ -57,6 +58,17 @@ def check(case: Case) -> None:
     assert worst <= share, (case[0].shape, case[1].shape, case[5], worst)
 
 
+def check_spread(device: str) -> None:
+    """Scales of blocks for more rows: the same bits, and nothing else is written."""
+    for rows, across, lead in ((1, 1, 4), (5, 33, 8), (300, 4, 512), (32, 3, 32)):
+        scales = torch.randn(across, rows, device=device)
+        spread = torch.full((across, lead), -7.0, device=device)
+        grid = (-(-rows // SPREAD_LANES), across)
+        spread_scales[grid](scales, spread, rows, across, lead, LANES=SPREAD_LANES)
+        assert torch.equal(spread[:, :rows], scales), (rows, across, lead)
+        assert bool((spread[:, rows:] == -7.0).all()), (rows, across, lead)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Check every case of a dtype."""
     parser = argparse.ArgumentParser()
@@ -65,6 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     for case in cases(getattr(torch, given.dtype), given.device):
         check(case)
+    check_spread(given.device)
     return 0
 
 

@@ -19,9 +19,11 @@ from support.step_tables import (
     with_table,
 )
 from support.supply_case import STORED, STORED_DIGEST, supplied
+from vcc.engine.graphs.table.bounds import scale_bytes
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPE_NAMES, FP8, SCALES
 from vcc.engine.graphs.table.types import (
+    NONE,
     READ,
     WRITE,
     Gemm,
@@ -41,15 +43,17 @@ from vcc.engine.graphs.table.types import (
 from vcc.engine.runtime.player.gemm_calls import Offer
 from vcc.engine.runtime.player.handle import PlayerHandle
 
-OWN = cubin({"scaled_linear": (8,) * 6 + (4,) + (8,) * 2})
+OWN = cubin({"scaled_linear": (8,) * 6 + (4,) + (8,) * 2, "spread_scales": (8, 8, 4, 4, 4, 8, 8)})
 OWN_DIGEST = hashlib.sha256(OWN).hexdigest()
 FEW = 4
 PLACES = {0: (WORKSPACE, 0), 8: (WEIGHTS, 0), 16: (WEIGHTS, 512), 24: (WORKSPACE, 8192)}
 """Region and byte of a, w, c and d; scales of a and w lie at 4096 of the workspace and 768."""
 
 
-def scaled_step(scales: str, *, has_c: bool = False, variants: bool = True) -> Step:
-    """The toy step whose first product is one of fp8 into bf16."""
+def scaled_step(
+    scales: str, *, has_c: bool = False, variants: bool = True, spreads: bool = True
+) -> Step:
+    """The toy step whose first product is one of fp8 into bf16; `spreads`: scales of blocks."""
     step = toy_step()
     places = {**PLACES, 32: (WORKSPACE, 4096), 40: (WEIGHTS, 768)}
     params = tuple(
@@ -60,6 +64,7 @@ def scaled_step(scales: str, *, has_c: bool = False, variants: bool = True) -> S
     gemm = Gemm("T", HIDDEN, HIDDEN, FP8, has_c, "bfloat16", scales)
     count = len(step.table.kernels)
     ways = ((FEW, FEW, 8), (0, 16, 4))
+    spread = count + 1 if scales == "blocks" and spreads else NONE
     own = tuple(
         Variant(
             *(HIDDEN, HIDDEN, FP8, count, rows, columns),
@@ -67,6 +72,7 @@ def scaled_step(scales: str, *, has_c: bool = False, variants: bool = True) -> S
             has_c=has_c,
             out="bfloat16",
             scales=scales,
+            reduce_kernel=spread,
         )
         for most, rows, columns in ways
     )
@@ -80,17 +86,23 @@ def scaled_step(scales: str, *, has_c: bool = False, variants: bool = True) -> S
         step,
         nodes=tuple(nodes),
         gemms=(gemm, *step.table.gemms[1:]),
-        kernels=(*step.table.kernels, Kernel(OWN_DIGEST, "scaled_linear", (256, 1, 1), 0, 72)),
+        kernels=(
+            *step.table.kernels,
+            Kernel(OWN_DIGEST, "scaled_linear", (256, 1, 1), 0, 72),
+            *([Kernel(OWN_DIGEST, "spread_scales", (128, 1, 1), 0, 48)] if spread != NONE else []),
+        ),
         cubins=(*step.table.cubins, (OWN_DIGEST, len(OWN))),
         variants=(*step.table.variants, *(own if variants else ())),
     )
 
 
-def scaled_entry(rows: int, scales: str, *, has_c: bool = False, most: int = 0) -> bytes:
+def scaled_entry(
+    rows: int, scales: str, *, has_c: bool = False, most: int = 0, workspace: int = 0
+) -> bytes:
     """The product of `rows` rows as cuBLASLt leaves it, with pointers to its scales."""
-    many = scales == "rows"
+    left, right = scale_bytes(scales, rows, HIDDEN, HIDDEN)
     sizes = {0: rows * HIDDEN, 1: HIDDEN * HIDDEN, 2: HIDDEN * 2 * has_c, 3: rows * HIDDEN * 2}
-    sizes |= {5: most or (4 * rows if many else 4), 6: 4 * HIDDEN if many else 4}
+    sizes |= {4: workspace, 5: most or left, 6: right}
     used = [index for index, size in sizes.items() if size]
     params = tuple(
         Param(ParamKind.POINTER, WRITE if index == 3 else READ, 8 * at, at, 0)
@@ -107,10 +119,14 @@ def scaled_entry(rows: int, scales: str, *, has_c: bool = False, most: int = 0) 
     )
 
 
-def scaled_offer(rows: int, scales: str, *, has_c: bool = False, route: int = 0) -> Offer:
+def scaled_offer(
+    rows: int, scales: str, *, has_c: bool = False, route: int = 0, workspace: int = 0
+) -> Offer:
     """What the store says of that entry."""
     shape = (HIDDEN, HIDDEN, DTYPE_NAMES.index(FP8), int(has_c))
-    return Offer(rows, shape, route, 0, (DTYPE_NAMES.index("bfloat16"), SCALES.index(scales)))
+    return Offer(
+        rows, shape, route, workspace, (DTYPE_NAMES.index("bfloat16"), SCALES.index(scales))
+    )
 
 
 @contextmanager

@@ -156,7 +156,7 @@ DAMAGES: tuple[Damage, ...] = (
     (S.VARIANTS, 0, 7, 3, "no such kernel"),
     (S.VARIANTS, 0, 10, 1, "nothing to reduce"),
     (S.VARIANTS, 2, 10, 4, "splits a scaled product"),
-    (S.VARIANTS, 0, 11, 1, "no such reducing kernel"),
+    (S.VARIANTS, 0, 11, 1, "no such second kernel"),
     (S.SEGMENTS, 0, 0, 4, "unknown kind"),
     (S.SEGMENTS, 0, 1, b"\1\0\0", "unknown kind"),
     (S.SEGMENTS, 0, 2, NONE, "name is no text"),

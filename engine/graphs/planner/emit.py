@@ -12,7 +12,7 @@ from vcc.engine.graphs.planner.arithmetic import add, checked, largest
 from vcc.engine.graphs.planner.flat import FlatLaunch, FlatNode, FlatProduct, Pointer
 from vcc.engine.graphs.planner.kernels import Key
 from vcc.engine.graphs.planner.memory import Memory
-from vcc.engine.graphs.planner.scaled import variants_of
+from vcc.engine.graphs.planner.scaled import BLOCKS, SPREAD, variants_of
 from vcc.engine.graphs.table.layout import Family
 from vcc.engine.graphs.table.types import (
     NONE,
@@ -135,8 +135,11 @@ class Emitter:
         return tuple(
             variant
             for family, kernel in self._scaled.items()
-            for variant in variants_of(kernel, self.kernel(kernel), family)
+            for variant in variants_of(kernel, self.kernel(kernel), family, self._spread(family))
         )
+
+    def _spread(self, family: Family) -> int:
+        return self._spec(SPREAD) if family[-1] == BLOCKS else NONE
 
     def _other_kernel(self, node: FlatProduct) -> FlatLaunch | None:
         """A scaled product whose kernel is another than that of its equals stays a launch."""

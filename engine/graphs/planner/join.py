@@ -14,6 +14,7 @@ from vcc.engine.graphs.planner.kernels import compile_specs
 from vcc.engine.graphs.planner.operators import advance, operator_of, sample, tensors_of
 from vcc.engine.graphs.planner.pieces import is_plain
 from vcc.engine.graphs.planner.regions import Drawn, lay_out
+from vcc.engine.graphs.planner.scaled import BLOCKS, SPREAD
 from vcc.engine.graphs.planner.sources import ValuePlace
 from vcc.engine.graphs.planner.step import Step, StepLimits, sharing_weights, step_of
 from vcc.engine.graphs.planner.types import PlannedPiece
@@ -131,6 +132,10 @@ def _by_name(made: Any, step: Step) -> dict[str, str]:
 
 def _move_outputs(flat: Flat, outputs: Sequence[str]) -> None:
     """A step's results lie where the host reads them."""
+    if len(set(outputs)) != len(outputs):
+        raise CompileError(
+            "two outputs of the step are one tensor", hint="return a copy of it: .clone()"
+        )
     for name in outputs:
         located = flat.owned(name)
         memory = flat.memories[located.memory]
@@ -155,6 +160,8 @@ def _specs(nodes: Sequence[FlatNode], variants: Sequence[GemmVariant]) -> list[K
     specs = [kernel for kernel in launched if isinstance(kernel, KernelSpec)]
     for one in variants:
         specs += [one.kernel, *([one.reduce] if one.reduce else [])]
+    if any(isinstance(node, FlatProduct) and node.scales == BLOCKS for node in nodes):
+        specs.append(SPREAD)
     return specs
 
 

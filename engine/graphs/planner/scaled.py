@@ -8,8 +8,9 @@ from typing import Any
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.types import Launch, Product, Scaling
 from vcc.engine.graphs.table.layout import FP8, SCALE_BLOCK, VARIANT_PARAM_BYTES
-from vcc.engine.graphs.table.types import Variant
-from vcc.engine.ops.triton.scaled import scaled_linear
+from vcc.engine.graphs.table.types import NONE, Variant
+from vcc.engine.ops.triton.scaled import SPREAD_LANES, scaled_linear, spread_scales
+from vcc.engine.ops.triton.specs import KernelSpec
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 
 PARAMETERS = ("x", "weight", "x_scale", "w_scale", "bias", "out", "rows")
@@ -27,6 +28,17 @@ CONSTANTS = (
     *("COLUMNS", "DEPTH", "MOVING", "PARTS", "HAS_BIAS", "BLOCK", "FEW", "FEW_COLUMNS"),
     *("TILE_ROWS", "TILE_COLUMNS"),
 )
+
+BLOCKS = "blocks"
+
+SPREAD = KernelSpec(
+    spread_scales,
+    (("scales", "*fp32"), ("spread", "*fp32"), *((n, "i32") for n in ("rows", "across", "lead"))),
+    {"LANES": SPREAD_LANES},
+    frozenset({"spread"}),
+    num_stages=1,
+)
+"""Writes scales of blocks for stored products of more rows than a step has."""
 
 
 def as_product(launch: Launch) -> Product | None:
@@ -53,7 +65,7 @@ def as_product(launch: Launch) -> Product | None:
 
 
 def variants_of(
-    kernel: CompiledKernel, index: int, product: tuple[Any, ...]
+    kernel: CompiledKernel, index: int, product: tuple[Any, ...], spread: int = NONE
 ) -> tuple[Variant, ...]:
     """The kernel's two ways as variants of a table: for few rows, and for any number.
 
@@ -61,6 +73,7 @@ def variants_of(
         kernel: of `as_product`.
         index: of it in the table.
         product: its family.
+        spread: index of the kernel of SPREAD, where scales are of blocks.
     """
     n, k, dtype, has_c, out, scales = product
     known = {name: _number(kernel.source.constants[name]) for name in CONSTANTS}
@@ -73,6 +86,7 @@ def variants_of(
             has_c=has_c,
             out=out,
             scales=scales,
+            reduce_kernel=spread,
         )
         for most, rows, columns in ways
     )
@@ -90,7 +104,7 @@ def _is_ours(kernel: CompiledKernel) -> bool:
 
 def _scales(sizes: Mapping[str, int]) -> str:
     if sizes["MOVING"] == 2:
-        return "blocks" if sizes["BLOCK"] == SCALE_BLOCK else ""
+        return BLOCKS if sizes["BLOCK"] == SCALE_BLOCK else ""
     return FORMS.get((sizes["MOVING"], sizes["PARTS"]), "")
 
 

@@ -142,8 +142,10 @@ def _variant(view: View, record: Record, need: Need) -> None:
     need(min(n, rows, columns, split) >= 1, "a size is zero")
     need(_launches(view, kernel, VARIANT_PARAM_BYTES), "no such kernel, or other parameters")
     need(split == 1 or not types[3], "splits a scaled product")
-    right = reducer == NONE if split == 1 else _launches(view, reducer, REDUCE_PARAM_BYTES)
-    need(right, "no such reducing kernel, or other parameters, or nothing to reduce")
+    blocks = SCALES[types[3]] == "blocks"  # whose second kernel spreads scales, where there is one
+    there = _launches(view, reducer, REDUCE_PARAM_BYTES)
+    right = there if split > 1 else reducer == NONE or (blocks and there)
+    need(right, "no such second kernel, or other parameters, or nothing to reduce or spread")
 
 
 def _launches(view: View, kernel: int, block: int) -> bool:

@@ -209,7 +209,8 @@ class Gemm:
 class Variant:
     """A kernel for matrix products of shape n, k and at most `max_rows` rows (0: any).
 
-    `k` 0 means any. `reduce_kernel` sums the partial products where `split_k` is above 1. `out` and
+    `k` 0 means any. `reduce_kernel` sums the partial products where `split_k` is above 1; where
+    scales are of blocks it spreads those of a for a stored product of more rows. `out` and
     `scales` are those of `Gemm`.
     """
 

@@ -64,6 +64,12 @@ def _quantise(
 
 
 @triton.jit
+def scale_place(row, group):
+    """Where the scales of a row lie: scales are [blocks, rows], and rows are programs of axis 0."""
+    return group.to(tl.int64) * tl.num_programs(0) + row
+
+
+@triton.jit
 def norm_quant(
     x,
     residual,
@@ -97,7 +103,7 @@ def norm_quant(
     root = tl.rsqrt(tl.sum(tl.sum(wide * wide, 1), 0) / WIDTH + EPS)
     gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32) + OFFSET
     normed = (wide * root * gain).to(x.dtype.element_ty).to(tl.float32)
-    groups = row * (WIDTH // BLOCK) + group
+    groups = scale_place(row, group)
     inside_group = group * BLOCK < WIDTH
     _quantise(normed, scale, out, scales, place, groups, inside, inside_group, LEAST, DYNAMIC)
 
@@ -139,7 +145,7 @@ def gated_quant(
     gate = tl.load(home, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(home + WIDTH, mask=inside, other=0.0).to(tl.float32)
     made = (act(gate, ACT) * up).to(x.dtype.element_ty).to(tl.float32)
-    groups = row * (WIDTH // BLOCK) + group
+    groups = scale_place(row, group)
     inside_group = group * BLOCK < WIDTH
     place = row * WIDTH + column
     _quantise(made, scale, out, scales, place, groups, inside, inside_group, LEAST, DYNAMIC)

@@ -29,16 +29,17 @@ def _column_scale(w_scale, column, FIRST: tl.constexpr, SECOND: tl.constexpr, PA
 
 @triton.jit
 def _block_scales(
-    x_scale, w_scale, source, column, first, at,
+    x_scale, w_scale, rows, source, column, first, at,
     DEPTH: tl.constexpr, BLOCK: tl.constexpr, TILE_COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Factors of block `at` of the depth: of each row, and of the tile's columns from `first` on.
 
-    A tile that lies in one block of columns has one factor.
+    Those of a block of all rows lie together. A tile that lies in one block of columns has one
+    factor.
     """
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
     at = tl.minimum(at, across - 1)
-    by_row = tl.load(x_scale + source * across + at)
+    by_row = tl.load(x_scale + at * rows + source)
     if BLOCK % TILE_COLUMNS == 0:
         by_column = tl.load(w_scale + first // BLOCK * across + at)
     else:
@@ -47,14 +48,43 @@ def _block_scales(
 
 
 @triton.jit
+def _of_rows(values, ROWS_LEFT: tl.constexpr):
+    """A value of each row along a tile."""
+    return values[:, None] if ROWS_LEFT else values[None, :]
+
+
+@triton.jit
+def _of_columns(values, ROWS_LEFT: tl.constexpr):
+    """A value of each column along a tile."""
+    return values[None, :] if ROWS_LEFT else values[:, None]
+
+
+@triton.jit
+def _sums(
+    w, a, total, BLOCK: tl.constexpr, ADDS: tl.constexpr, ROWS_LEFT: tl.constexpr
+):  # fmt: skip
+    """Products of a block of values, added to `total` or alone."""
+    if ADDS:
+        if ROWS_LEFT:
+            found = tl.dot(a, tl.trans(w), total, max_num_imprecise_acc=BLOCK)
+        else:
+            found = tl.dot(w, tl.trans(a), total, max_num_imprecise_acc=BLOCK)
+    elif ROWS_LEFT:
+        found = tl.dot(a, tl.trans(w))
+    else:
+        found = tl.dot(w, tl.trans(a))
+    return found
+
+
+@triton.jit
 def _tile(
     x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr,
     BLOCK: tl.constexpr, TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr,
-    STAGES: tl.constexpr, MASKED: tl.constexpr,
+    STAGES: tl.constexpr, MASKED: tl.constexpr, ROWS_LEFT: tl.constexpr,
 ):  # fmt: skip
-    """One tile of the result: columns of weights are the left operand, rows the right one.
+    """One tile of the result: rows are the left operand or, as tensor cores take 64 there, columns.
 
     Columns outside repeat the last one, and so do rows unless MASKED. A mask costs more than the
     reading of a few rows too many, and less than reading a tile whose rows are mostly outside.
@@ -68,11 +98,14 @@ def _tile(
     left = weight + place[:, None] * DEPTH + inner[None, :]
     right = x + source[:, None] * DEPTH + inner[None, :]
     there = (row < rows)[:, None]
-    total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
+    if ROWS_LEFT:
+        total = tl.zeros((TILE_ROWS, TILE_COLUMNS), tl.float32)
+    else:
+        total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
     if MOVING == 2:  # scales are asked for a block ahead: nothing waits for them
         by_row, by_column = _block_scales(
-            x_scale, w_scale, source, place, first, 0, DEPTH, BLOCK, TILE_COLUMNS
+            x_scale, w_scale, rows, source, place, first, 0, DEPTH, BLOCK, TILE_COLUMNS
         )
     for at in tl.range(across, num_stages=STAGES):
         if DEPTH % BLOCK == 0:
@@ -87,23 +120,24 @@ def _tile(
             a = tl.load(right + at * BLOCK, mask=held & there, other=0.0)
         if MOVING == 2:
             next_row, next_column = _block_scales(
-                x_scale, w_scale, source, place, first, at + 1, DEPTH, BLOCK, TILE_COLUMNS
+                x_scale, w_scale, rows, source, place, first, at + 1, DEPTH, BLOCK, TILE_COLUMNS
             )
-            part = tl.dot(w, tl.trans(a))
+            part = _sums(w, a, total, BLOCK, False, ROWS_LEFT)
             if BLOCK % TILE_COLUMNS == 0:
-                total += part * (by_column * by_row)[None, :]
+                total += part * _of_rows(by_column * by_row, ROWS_LEFT)
             else:
-                total += part * by_column[:, None] * by_row[None, :]
+                total += part * _of_columns(by_column, ROWS_LEFT) * _of_rows(by_row, ROWS_LEFT)
             by_row, by_column = next_row, next_column
         else:
-            total = tl.dot(w, tl.trans(a), total, max_num_imprecise_acc=BLOCK)
+            total = _sums(w, a, total, BLOCK, True, ROWS_LEFT)
     if MOVING != 2:
         by_column = _column_scale(w_scale, place, FIRST, SECOND, PARTS)
-        total = total * by_column[:, None] * _row_scale(x_scale, source, MOVING)[None, :]
+        by_row = _row_scale(x_scale, source, MOVING)
+        total = total * _of_columns(by_column, ROWS_LEFT) * _of_rows(by_row, ROWS_LEFT)
     if HAS_BIAS:
-        total += tl.load(bias + place).to(tl.float32)[:, None]
-    to = out + row.to(tl.int64)[None, :] * COLUMNS + column[:, None]
-    inside = (row < rows)[None, :] & (column < COLUMNS)[:, None]
+        total += _of_columns(tl.load(bias + place).to(tl.float32), ROWS_LEFT)
+    to = out + _of_rows(row.to(tl.int64) * COLUMNS, ROWS_LEFT) + _of_columns(column, ROWS_LEFT)
+    inside = _of_rows(row < rows, ROWS_LEFT) & _of_columns(column < COLUMNS, ROWS_LEFT)
     tl.store(to, total.to(out.dtype.element_ty), mask=inside)
 
 
@@ -121,8 +155,9 @@ def scaled_linear(
     TILE_COLUMNS columns, BAND tiles of rows together, so that they share weights in the L2 cache.
     Few rows are memory traffic and have FEW_STAGES loads in flight; many have STAGES.
     Grid: the programs of either way, whichever are more; those that are left over end at once.
-    MOVING 0: one scale of x; 1: one a row; 2: one a block, of both. PARTS ranges of columns begin
-    at 0, FIRST and SECOND; 0 means a scale for each column.
+    MOVING 0: one scale of x; 1: one a row; 2: one a block, of both, x_scale [blocks, rows]; then
+    tiles of many rows have rows on the left, where a thread needs fewer of their scales. PARTS
+    ranges of columns begin at 0, FIRST and SECOND; 0 means a scale for each column.
     """
     program = tl.program_id(0)
     if rows <= FEW:
@@ -130,7 +165,7 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, program, 0,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                FEW, FEW_COLUMNS, FEW_STAGES, True,
+                FEW, FEW_COLUMNS, FEW_STAGES, True, False,
             )  # fmt: skip
     else:
         across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
@@ -143,5 +178,20 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                TILE_ROWS, TILE_COLUMNS, STAGES, False,
+                TILE_ROWS, TILE_COLUMNS, STAGES, False, MOVING == 2,
             )  # fmt: skip
+
+
+SPREAD_LANES = 256
+"""Rows of a program of `spread_scales`; the player knows this number."""
+
+
+@triton.jit
+def spread_scales(scales, spread, rows, across, lead, LANES: tl.constexpr):
+    """spread [across, lead] = scales [across, rows] of blocks; what lies behind `rows` stays.
+
+    Grid: (ceil(rows / LANES), across).
+    """
+    row, block = tl.program_id(0) * LANES + tl.arange(0, LANES), tl.program_id(1).to(tl.int64)
+    found = tl.load(scales + block * rows + row, mask=row < rows)
+    tl.store(spread + block * lead + row, found, mask=row < rows)

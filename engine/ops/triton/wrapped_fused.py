@@ -58,7 +58,9 @@ def _norm(
 
 
 def _scales(x: Tensor, groups: int) -> Tensor:
-    return x.new_empty((*x.shape[:-1], groups), dtype=torch.float32)
+    """Those of a block of all rows lie together: products read them so (`wrapped_scaled`)."""
+    scales = x.new_empty((groups, rows_of(x)), dtype=torch.float32).t()
+    return scales if x.dim() == 2 else scales.unflatten(0, x.shape[:-1])
 
 
 def rms_norm_quant(

@@ -29,6 +29,7 @@ ROWS = GemmShape(5, 64, 32, FP8, False, "bfloat16", "rows")
 SHAPES = (
     *(ROWS, replace(ROWS, has_c=True), replace(ROWS, out="float32")),
     replace(ROWS, scales="tensor", m=70),
+    GemmShape(8, 144, 512, FP8, True, "bfloat16", "blocks"),
 )
 
 
@@ -49,7 +50,9 @@ def test_products_with_scales_are_recorded_and_exact(tmp_path: Path) -> None:
         assert pointers == {8 * order.index(i): at for at, i in enumerate(used)}
 
 
-@pytest.mark.parametrize(("form", "sizes"), [("tensor", (4, 4)), ("rows", (20, 256))])
+@pytest.mark.parametrize(
+    ("form", "sizes"), [("tensor", (4, 4)), ("rows", (20, 256)), ("blocks", (20, 4))]
+)
 def test_scales_have_bytes_of_their_own(form: str, sizes: tuple[int, int]) -> None:
     assert operand_sizes(replace(ROWS, scales=form), 7)[4:] == (7, *sizes)
     assert operand_sizes(replace(ROWS, has_c=True), 7)[:4] == (5 * 32, 64 * 32, 128, 5 * 64 * 2)
@@ -60,7 +63,10 @@ def test_scales_have_bytes_of_their_own(form: str, sizes: tuple[int, int]) -> No
     ("changes", "why"),
     [
         ({"scales": "mixed"}, r"scales: mixed.*one number for each side, or"),
-        ({"scales": "blocks"}, r"scales: blocks.*another order"),
+        (
+            {"scales": "blocks", "k": 512, "m": 6},
+            r"6x64x512.*scales: blocks \(BLK128x128_32F and VEC128_32F\).*STATUS_NOT_SUPPORTED",
+        ),
         ({"out": "float16"}, r"into dtype 2, scales: rows \(OUTER_VEC_32F\).*STATUS_NOT_SUPPORTED"),
         ({"n": 72}, "5x72x32 of fp8.*CUBLAS_STATUS_NOT_SUPPORTED"),
     ],
@@ -88,7 +94,7 @@ def test_a_library_that_is_wrong_about_fp8_loses_those_products_alone(tmp_path: 
 
 
 @pytest.mark.parametrize("out", ["bfloat16", "float16", "float32"])
-@pytest.mark.parametrize("scales", ["tensor", "rows"])
+@pytest.mark.parametrize("scales", ["tensor", "rows", "blocks"])
 def test_exact_results_are_those_of_plain_torch(out: str, scales: str) -> None:
     torch = pytest.importorskip("torch")
     from vcc.engine.ops.native_scaled import scaled_linear
@@ -97,10 +103,14 @@ def test_exact_results_are_those_of_plain_torch(out: str, scales: str) -> None:
     given = operands_of(shape, 3)
     views = {i: torch.from_numpy(data) for i, data in given.items()}
     a, w = (views[i].view(torch.float8_e4m3fn) for i in (A, W))
-    a_scale = views[A_SCALE].view(-1, 1) if scales == "rows" else views[A_SCALE]
+    a_scale, w_scale = views[A_SCALE], views[W_SCALE]
+    if scales != "tensor":  # those of a are by block, then by row
+        a_scale = a_scale.view(-1, 9).T
+    if scales == "blocks":
+        w_scale = w_scale.view(1, 2)
     bias = views[C].view(getattr(torch, out))
-    ranges = [] if scales == "rows" else [48]
-    sizes = (a.view(9, 160), w.view(48, 160), a_scale, views[W_SCALE], bias, ranges)
+    ranges = [48] if scales == "tensor" else []
+    sizes = (a.view(9, 160), w.view(48, 160), a_scale, w_scale, bias, ranges)
     result = scaled_linear(*sizes, getattr(torch, out)).contiguous().view(torch.uint8).numpy()
     assert inexact(shape, given, result.reshape(-1)) == ""
     spoilt = result.reshape(-1).copy()
@@ -124,7 +134,8 @@ def test_random_fp8_is_finite_and_about_one() -> None:
         ((64, 32, FP8, True, "bfloat16", "rows"), ""),
         ((64, 40, FP8, False, "bfloat16", "rows"), "multiples of 16"),
         ((64, 32, FP8, True, "float32", "tensor"), "no bias of float32"),
-        ((64, 32, FP8, False, "bfloat16", "blocks"), "another order"),
+        ((64, 512, FP8, False, "bfloat16", "blocks"), ""),
+        ((64, 640, FP8, False, "bfloat16", "blocks"), "multiple of 512"),
         ((64, 32, FP8, False, "bfloat16", "mixed"), "one scale for all activations"),
     ],
 )

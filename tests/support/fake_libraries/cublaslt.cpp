@@ -8,7 +8,8 @@
 //   none    there is no algorithm
 //   inexact a product of fp8 is one too large, here and in its kernels
 // A product of fp8 values is a launch of `lt_scaled`, which computes: scales are one number each,
-// or one a row each, and n and k multiples of 16.
+// one a row each, or one for 128 values of a row of a and for 128 x 128 of w; n and k are multiples
+// of 16, and of blocks m is one of 4. Rows of the weight's scales begin at multiples of four.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -50,13 +51,16 @@ struct Description {
   int8_t fast = 0;
 };
 
-constexpr int kFp8 = 28, kRows = 3;
+constexpr int kFp8 = 28, kRows = 3, kVectors = 4, kBlocks = 5;
+constexpr uint32_t kBlock = 128;
 
 // What `lt_scaled` is given.
 struct Scaled {
   uint64_t a, w, bias, d, a_scale, w_scale;
-  uint32_t m, n, k, out, rows, adds;
+  uint32_t m, n, k, out, mode, adds;  // mode of w
 };
+
+uint32_t blocks(uint32_t size) { return (size + kBlock - 1) / kBlock; }
 
 float of_fp8(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
@@ -83,6 +87,16 @@ T* at(uint64_t address) {
   return reinterpret_cast<T*>(address);
 }
 
+// The factor of value `i` of a row of a and of a row of w.
+float factor(const Scaled& one, uint32_t row, uint32_t column, uint32_t i) {
+  const float* a = at<float>(one.a_scale);
+  const float* w = at<float>(one.w_scale);
+  if (one.mode == kRows) return a[row] * w[column];
+  if (one.mode != kBlocks) return a[0] * w[0];
+  const uint32_t pitch = (blocks(one.k) + 3) / 4 * 4;
+  return a[uint64_t{i / kBlock} * one.m + row] * w[uint64_t{column / kBlock} * pitch + i / kBlock];
+}
+
 void compute(const char* name, const void* parameters) {
   if (std::strcmp(name, "lt_scaled") != 0) return;
   Scaled one;
@@ -92,10 +106,9 @@ void compute(const char* name, const void* parameters) {
       float sum = mode("inexact") ? 1.0f : 0.0f;
       for (uint32_t i = 0; i < one.k; ++i) {
         sum += of_fp8(at<uint8_t>(one.a)[uint64_t{row} * one.k + i]) *
-               of_fp8(at<uint8_t>(one.w)[uint64_t{column} * one.k + i]);
+               of_fp8(at<uint8_t>(one.w)[uint64_t{column} * one.k + i]) *
+               factor(one, row, column, i);
       }
-      sum *= at<float>(one.a_scale)[one.rows ? row : 0];
-      sum *= at<float>(one.w_scale)[one.rows ? column : 0];
       const uint64_t place = uint64_t{row} * one.n + column;
       if (one.out == 0) {
         at<float>(one.d)[place] = sum;
@@ -217,18 +230,23 @@ API int cublasLtMatmulPreferenceCreate(void** made) {
 
 API int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
 
-API int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* w, void*, void*, void* d,
+bool has_modes(const Description& asked, const Layout& rows) {
+  if (asked.w_mode == kBlocks) return asked.a_mode == kVectors && rows.columns % 4 == 0;
+  return asked.w_mode == asked.a_mode && (asked.w_mode == 0 || asked.w_mode == kRows);
+}
+
+API int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* w, void* a, void*, void* d,
                                        void*, int, Heuristic* best, int* found) {
   const auto& asked = *static_cast<Description*>(description);
   const auto& weight = *static_cast<Layout*>(w);
   if (weight.type == kFp8) {
     const bool odd = weight.rows % 16 != 0 || weight.columns % 16 != 0;
     const bool bias = asked.epilogue == 4 && asked.bias_type != static_cast<Layout*>(d)->type;
-    const bool modes = asked.w_mode != asked.a_mode || (asked.w_mode != 0 && asked.w_mode != kRows);
     *found = 0;
     const int type = static_cast<Layout*>(d)->type;
     if (type != 0 && type != 14) return 15;  // float32 and bfloat16
-    if (odd || bias || modes || asked.w_scale == 0 || asked.a_scale == 0) return 15;
+    if (!has_modes(asked, *static_cast<Layout*>(a))) return 15;
+    if (odd || bias || asked.w_scale == 0 || asked.a_scale == 0) return 15;
   }
   *best = {};
   best->workspace = mode("split") ? 4096 : 0;
@@ -250,7 +268,7 @@ int multiply_scaled(const Description& asked, const Layout& weight, const Layout
   one.n = static_cast<uint32_t>(weight.columns);
   one.k = static_cast<uint32_t>(weight.rows);
   one.out = static_cast<uint32_t>(result.type);
-  one.rows = asked.w_mode == kRows;
+  one.mode = static_cast<uint32_t>(asked.w_mode);
   one.adds = asked.epilogue == 4;
   if (asked.fast != 0) return 15;  // what is asked for here is the other one
   void* parameters[] = {&one.a, &one.w, &one.bias, &one.d, &one.a_scale, &one.w_scale, &one.m};

@@ -11,10 +11,11 @@ import pytest
 from vcc.engine.graphs.planner.emit import Emitter, Places, variants_for
 from vcc.engine.graphs.planner.flat import FlatLaunch, FlatProduct, Pointer
 from vcc.engine.graphs.planner.memory import Memory
-from vcc.engine.graphs.planner.scaled import as_product
+from vcc.engine.graphs.planner.scaled import SPREAD, as_product
 from vcc.engine.graphs.planner.sources import KernelSource
 from vcc.engine.graphs.planner.types import Launch
-from vcc.engine.graphs.table.types import READ, WRITE, NodeKind, RegionKind
+from vcc.engine.graphs.table.layout import REDUCE_PARAM_BYTES
+from vcc.engine.graphs.table.types import NONE, READ, WRITE, NodeKind, RegionKind
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 
 CONSTANTS: Mapping[str, Any] = {
@@ -121,6 +122,24 @@ def test_equal_products_of_other_kernels_stay_launches() -> None:
         *((64, "a" * 64), (0, "a" * 64)),
     ]
     assert [param.offset for param in nodes[0].params] == [0, 8, 24, 32, 40]
+
+
+def test_products_by_block_have_a_kernel_that_spreads_scales() -> None:
+    """It stands in both ways of the product, and those of other scales have none."""
+    memory = Memory("m", RegionKind.WORKSPACE, 1 << 16)
+    places = Places({RegionKind.WORKSPACE: 0}, {"m": memory}, {"m": 0})
+    spread = CompiledKernel(
+        b"", "f" * 64, "spread_scales", 4, 0, SPREAD.parameters, kernel().source
+    )
+    emitter = Emitter(places, {SPREAD.key(): spread}, {"T": 128})
+    emitter.node(flat(kernel()))
+    emitter.node(replace(flat(kernel("b", MOVING=2)), scales="blocks"))
+    variants, kernels = emitter.scaled(), list(emitter.kernels)
+    assert [one.scales for one in variants] == ["rows", "rows", "blocks", "blocks"]
+    assert [one.reduce_kernel for one in variants[:2]] == [NONE, NONE]
+    spreading = [kernels[one.reduce_kernel] for one in variants[2:]]
+    assert [one.function for one in spreading] == ["spread_scales"] * 2
+    assert spreading[0].param_bytes == REDUCE_PARAM_BYTES
 
 
 def flat(of: CompiledKernel) -> FlatProduct:

@@ -27,7 +27,8 @@ def test_every_kernel_is_one_launch_of_a_piece_for_sm_90() -> None:
         for name, pieces in lowered(torch.bfloat16).items():
             (piece,) = pieces.unique
             made = compile_piece(piece, SM_90, cuda_options({}))
-            found[name] = [work.kernel.function for work in made.work]
+            names = [work.kernel.function for work in made.work]
+            found[name] = ["copy" if one.startswith("triton_poi") else one for one in names]
         return found
 
     found = in_a_gpu_build(body)
@@ -36,7 +37,8 @@ def test_every_kernel_is_one_launch_of_a_piece_for_sm_90() -> None:
         "rms_norm_quant": norm,
         "rms_norm_quant_dynamic": norm,
         "fused_add_rms_norm_quant": norm,
-        "fused_add_rms_norm_quant_dynamic": norm,
+        # Scales of blocks lie by block; this piece hands them out by row.
+        "fused_add_rms_norm_quant_dynamic": [*norm, "copy"],
         "silu_and_mul_quant": act,
         "silu_and_mul_quant_dynamic": act,
         "gelu_and_mul": ["gated"],
