@@ -88,7 +88,8 @@ def forms_of(of: Pattern, fused: Fused) -> tuple[tuple[Op, Build], ...]:
 
 
 def _static(found: Match, fused: Fused) -> str:
-    scale, made = found.captures["scale"], found.captures["made"]
+    scale = found.captures["scale"]
+    made = found.captures.get("call", found.captures["made"])  # of an item the call that gives it
     if not moved_before(scale, made):
         return f"{scale} is made after {made}"
     reason = _rounded(found)

@@ -8,7 +8,7 @@ from vcc.engine.graphs.table.layout import FP8
 
 UNSTORABLE: Mapping[str, str] = {
     "mixed": "cuBLASLt has no product of one scale for all activations and one for each row of the"
-    " weight",
+    " weight, and that of activations stands once for each of 8192 rows only",
 }
 """Scales of products that the store does not hold, and why; the artifact's kernels compute them."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.scaled_cases import cases, check
+from support.scaled_cases import cases, check, check_spread
 
 pytestmark = pytest.mark.gpu
 
@@ -15,3 +15,7 @@ def test_products_are_those_of_plain_torch(dtype: torch.dtype) -> None:
         pytest.skip("this device has no fp8")
     for case in cases(dtype, "cuda"):
         check(case)
+
+
+def test_scales_are_spread_for_more_rows() -> None:
+    check_spread("cuda")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
@@ -86,6 +86,7 @@ class Emitter:
     def node(self, node: FlatNode) -> Node:
         """The table's node."""
         if isinstance(node, FlatProduct):
+            node = self._by_row(node)
             own = self._other_kernel(node)
             return self._product(node) if own is None else self.node(own)
         kernel = self._resolved(node.kernel)
@@ -140,6 +141,14 @@ class Emitter:
 
     def _spread(self, family: Family) -> int:
         return self._spec(SPREAD) if family[-1] == BLOCKS else NONE
+
+    def _by_row(self, node: FlatProduct) -> FlatProduct:
+        """One scale of a that stands once for each row is one a row."""
+        often = node.repeated
+        if node.scales != "mixed" or not isinstance(often, int):
+            return node
+        enough = largest(node.m, self._highs) <= often
+        return replace(node, scales="rows") if enough else node
 
     def _other_kernel(self, node: FlatProduct) -> FlatLaunch | None:
         """A scaled product whose kernel is another than that of its equals stays a launch."""

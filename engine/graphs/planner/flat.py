@@ -54,6 +54,7 @@ class FlatProduct:
     """A matrix product; `operands` are a, w, c where there is one, d, and a_scale and w_scale.
 
     `out` and `scales` are those of `table.types.Gemm`; a scaled one can be computed by `launch`.
+    `repeated` says how often the scale of a stands in memory where it is one number.
     """
 
     m: Expr
@@ -64,6 +65,7 @@ class FlatProduct:
     out: str = ""
     scales: str = ""
     launch: FlatLaunch | None = None
+    repeated: Expr = 1
 
     @property
     def family(self) -> Family:
@@ -263,4 +265,5 @@ def _product(work: Product, known: Mapping[str, Located], sizes: Mapping[str, Ex
     if scaling is None:
         return made
     launch = _launch(scaling.launch, known, sizes)
-    return replace(made, out=scaling.out, scales=scaling.scales, launch=launch)
+    often = known[scaling.a_scale].geometry.shape[0]
+    return replace(made, out=scaling.out, scales=scaling.scales, launch=launch, repeated=often)

@@ -16,7 +16,7 @@ from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_weights import Weight, layer_weights
 from vcc.engine.models.linear import Linear
 from vcc.engine.models.quant.spec import BLOCK, QuantSpec
-from vcc.engine.models.quant.weights import by_row
+from vcc.engine.models.quant.weights import by_row, static_rows
 from vcc.engine.ops.choice import OpChoice
 
 FP8 = torch.float8_e4m3fn
@@ -83,8 +83,8 @@ class ScaledLinear(nn.Module):
         }
         self.weight = parameter(outer, inner, dtype=FP8)
         self.weight_scale = parameter(*shapes[quant.weights], dtype=torch.float32)
-        static = quant.activations == "static"
-        self.input_scale = parameter(1, dtype=torch.float32) if static else None
+        static, often = quant.activations == "static", static_rows(quant, len(parts))
+        self.input_scale = parameter(often, dtype=torch.float32) if static else None
         self.bias = parameter(outer) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,7 +99,9 @@ class ScaledLinear(nn.Module):
     def _quantised(self, x: Tensor) -> tuple[Tensor, Tensor]:
         wide = x.float()
         if self.input_scale is not None:
-            return (wide / self.input_scale).clamp(-MOST, MOST).to(FP8), self.input_scale
+            scale = self.input_scale[:1]  # the same number stands in it once or many times
+            values = (wide / scale).clamp(-MOST, MOST).to(FP8)
+            return values, self.input_scale if self.on_gpu else scale
         if self.activations == "token":
             scale = wide.abs().amax(-1, keepdim=True).clamp(min=LEAST) / MOST
             return (wide / scale).clamp(-MOST, MOST).to(FP8), scale

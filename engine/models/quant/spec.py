@@ -11,6 +11,10 @@ from vcc.engine.models.quant.patterns import any_matches
 BLOCK = 128
 """Rows and columns of a weight block, and values of an activation block."""
 
+STATIC_ROWS = 8192
+"""How often the scale of static activations stands where the weight has one for each row: products
+of up to so many rows can then take one for each row of both."""
+
 FP8 = "float8_e4m3fn"
 """The one element type of quantised weights."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.expressions import NUMBER, Binding, Cat, Each, Flat, FromTensor, Repeat
-from vcc.engine.models.quant.spec import BLOCK, QuantSpec
+from vcc.engine.models.quant.spec import BLOCK, STATIC_ROWS, QuantSpec
 from vcc.engine.models.tensor_info import Shape
 
 Source = tuple[str, int]
@@ -89,7 +89,9 @@ def scales_of(
     yield Scales(f"{parameter}.{WEIGHT_SCALE}", tuple(named), flat=not block, rows=rows)
     if quant.activations == "static":
         inputs = tuple((f"{name}.{INPUT_SCALE}", (1,)) for name, _ in sources)
-        yield Scales(f"{parameter}.{INPUT_SCALE}", inputs, shared=True)
+        often = static_rows(quant, len(sources))
+        rows = (often,) * len(inputs) if often > 1 else ()
+        yield Scales(f"{parameter}.{INPUT_SCALE}", inputs, shared=True, rows=rows)
 
 
 def by_row(quant: QuantSpec, parts: int) -> bool:
@@ -98,6 +100,14 @@ def by_row(quant: QuantSpec, parts: int) -> bool:
     Kernels of products take one number for both sides, or one for each row of both.
     """
     return quant.weights == "tensor" and (parts > 1 or quant.activations == "token")
+
+
+def static_rows(quant: QuantSpec, parts: int) -> int:
+    """How often the scale of a projection's static activations stands.
+
+    More than once where its weight has a number for each row.
+    """
+    return STATIC_ROWS if quant.weights == "channel" or by_row(quant, parts) else 1
 
 
 def _scale_shape(quant: QuantSpec, rows: int, inner: int) -> Shape:

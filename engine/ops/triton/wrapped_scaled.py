@@ -63,12 +63,15 @@ def scaled_linear(
     *,
     through: Through = torch.library.wrap_triton,
 ) -> Tensor:
-    """As `torch.ops.vcc.scaled_linear`, for up to MOST_RANGES ranges."""
+    """As `torch.ops.vcc.scaled_linear`, for up to MOST_RANGES ranges.
+
+    One scale of x may stand in x_scale [n] many times: a product of the GEMM store reads one a row.
+    """
     x, columns, depth = x.contiguous(), *weight.shape
     x_scale = by_block(x_scale) if w_scale.dim() == 2 else x_scale.contiguous()
     rows = rows_of(x)
     out = x.new_empty((*x.shape[:-1], columns), dtype=dtype)
-    moving = 2 if w_scale.dim() == 2 else 0 if x_scale.numel() == 1 and x_scale.dim() < 2 else 1
+    moving = 2 if w_scale.dim() == 2 else 0 if x_scale.dim() < 2 else 1
     parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
     starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
     tiling = tiling_of(columns, moving, large=large_shared(x))

@@ -2,11 +2,12 @@
 
     python bench_scaled_mm.py [--tokens 1 8 64 256 1024 2048] [--dry]
 
-Scales are of tensors, by row and by channel, and by block where torch has that product. From 256
-rows on cuBLASLt's kernels are recorded first, as by `vcc tune`, and timed in the same process; vcc
-takes the faster way. Weights are rotated, so that none is in the L2 cache, and results are held
-against one another before anything is timed. `--dry` says what would be timed. Writes
-gpu-scaled_mm.json; one is the limit of every ratio of what vcc takes.
+Scales are of tensors, by row and by channel, one for all activations and by channel (torch is given
+that one for each row), and by block where torch has that product. cuBLASLt's kernels are recorded
+first, as by `vcc tune`, and timed in the same process; vcc takes the faster way. Weights rotate
+so that none is in the L2 cache; results are held against one another before anything is timed.
+`--dry` says what would be timed. Writes gpu-scaled_mm.json; one is the limit of every ratio of what
+vcc takes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stored_products import Stored, replay
 
 from vcc.engine.graphs.table.layout import FP8
 from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.storable import recorded_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 SHAPES = {
@@ -37,12 +39,14 @@ SHAPES = {
 OUT_OF_CACHE = 512 << 20
 """Bytes of all copies of a weight."""
 
-FORMS = ("tensor", "channel", "channel, fast sums", "block")
-STORED_FORMS = {"tensor": "tensor", "channel": "rows"}
+FORMS = ("tensor", "channel", "channel, fast sums", "static and channel", "block")
+STORED_FORMS = {
+    "tensor": "tensor",
+    "channel": "rows",
+    "static and channel": "rows",
+    "block": "blocks",
+}
 """Forms that the GEMM store has, and how it calls their scales."""
-
-STORED_FROM = 256
-"""Rows from which on the store's products are timed."""
 
 AGREE = 2.0**-6
 """Largest difference of the two results, as a share of the largest value: both round to bf16."""
@@ -107,13 +111,14 @@ def measured(sizes: list[int]) -> list[dict[str, Any]]:
 
 def shapes_of(sizes: list[int]) -> list[GemmShape]:
     """The products that the store is asked for."""
-    return [
+    found = (
         _shape(tokens, columns, depth, form)
         for columns, depth in SHAPES.values()
         for tokens in sizes
         for form in STORED_FORMS
-        if tokens >= STORED_FROM
-    ]
+        if tokens == recorded_rows(tokens, STORED_FORMS[form])
+    )
+    return list(dict.fromkeys(found))
 
 
 def _shape(tokens: int, columns: int, depth: int, form: str) -> GemmShape:
@@ -133,7 +138,6 @@ def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, An
 
     from vcc.engine.ops.triton.wrapped_scaled import scaled_linear
 
-    blocks = form == "block"
     (tokens, depth), columns = x.shape, weights[0].shape[0]
     x_scale, w_scale = _scales(form, tokens, columns, depth)
     ours = partial(
@@ -143,9 +147,11 @@ def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, An
     )  # fmt: skip
 
     def theirs(weight: Any) -> Any:
-        left, right = x_scale, w_scale if form == "tensor" else w_scale[None, :]
-        if blocks:
-            left, right = x_scale.t().contiguous().t(), w_scale.t()
+        left, right = x_scale, w_scale
+        if form == "block":
+            right = w_scale.t()
+        elif form != "tensor":
+            left, right = x_scale.view(tokens, 1), w_scale[None, :]
         fast = form.endswith("fast sums")
         return torch._scaled_mm(
             x, weight.t(), left, right, out_dtype=torch.bfloat16, use_fast_accum=fast
@@ -160,23 +166,27 @@ def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, An
     if not difference <= AGREE:
         raise SystemExit(f"{form} {tuple(x.shape)}: the results differ by {difference:.3g}")
     told["torch_us"] = microseconds([partial(theirs, one) for one in weights])
-    if tokens >= STORED_FROM and form in STORED_FORMS:
-        shape = _shape(tokens, columns, depth, form)
+    shape = _shape(tokens, columns, depth, form) if form in STORED_FORMS else None
+    if shape is not None and tokens == recorded_rows(tokens, shape.scales):
         told |= _of_store(stored, shape, x, weights, (x_scale, w_scale), want)
     return {**told, "difference": difference}
 
 
 def _scales(form: str, tokens: int, columns: int, depth: int) -> tuple[Any, Any]:
-    """Scales of activations and of weights."""
+    """Scales of activations, those of blocks by block, and of weights."""
     import torch
 
     across, down = depth // 128, columns // 128
     sizes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
         "tensor": ((1,), (1,)),
-        "block": ((tokens, across), (down, across)),
+        "static and channel": ((1,), (columns,)),
+        "block": ((across, tokens), (down, across)),
     }
-    left, right = sizes.get(form, ((tokens, 1), (columns,)))
-    return torch.rand(left, device="cuda") + 0.5, torch.rand(right, device="cuda") + 0.5
+    shapes = sizes.get(form, ((tokens, 1), (columns,)))
+    left, right = (torch.rand(shape, device="cuda") + 0.5 for shape in shapes)
+    if form == "static and channel":
+        left = left.expand(tokens).contiguous()
+    return left.t() if form == "block" else left, right
 
 
 def _of_store(

@@ -124,6 +124,21 @@ def test_equal_products_of_other_kernels_stay_launches() -> None:
     assert [param.offset for param in nodes[0].params] == [0, 8, 24, 32, 40]
 
 
+@pytest.mark.parametrize(
+    ("often", "most", "scales"), [(1, 128, "mixed"), (8192, 8192, "rows"), (8192, 8193, "mixed")]
+)
+def test_one_scale_that_stands_for_every_row_is_one_a_row(
+    often: int, most: int, scales: str
+) -> None:
+    """The kernel reads the first of them, a stored product one for each row."""
+    memory = Memory("m", RegionKind.WORKSPACE, 1 << 16)
+    places = Places({RegionKind.WORKSPACE: 0}, {"m": memory}, {"m": 0})
+    emitter = Emitter(places, {}, {"T": most})
+    emitter.node(replace(flat(kernel(MOVING=0)), scales="mixed", repeated=often))
+    assert [one.scales for one in emitter.products] == [scales]
+    assert [one.scales for one in emitter.scaled()] == [scales] * 2
+
+
 def test_products_by_block_have_a_kernel_that_spreads_scales() -> None:
     """It stands in both ways of the product, and those of other scales have none."""
     memory = Memory("m", RegionKind.WORKSPACE, 1 << 16)
