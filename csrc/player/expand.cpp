@@ -27,7 +27,7 @@ Expander::Expander(const Table& table, const std::vector<Shape>& shapes,
     if (name == "T") most.tokens = symbol.high;
     if (name == "B") most.seqs = symbol.high;
   }
-  largest_ = values(most);
+  table_.evaluate_most(sizes(most), largest_);
   find_dependences();
 }
 

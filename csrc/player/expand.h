@@ -38,7 +38,8 @@ class Expander {
   // Values of the symbols, and of all expressions, for a step.
   std::vector<int64_t> sizes(const Step& step) const;
   std::vector<int64_t> values(const Step& step) const;
-  // Values of all expressions at the largest sizes (K as given).
+  // What the values of all expressions never exceed (K as given): those at the largest sizes, but
+  // for remainders.
   const std::vector<int64_t>& largest() const { return largest_; }
 
   // By segment of the table.

@@ -61,6 +61,12 @@ const Tensor* Table::find_tensor(std::string_view name) const {
   return &records_.tensors[*at];
 }
 
+void Table::evaluate_most(std::span<const int64_t> sizes, std::vector<int64_t>& values) const {
+  check_sizes(records_, sizes);
+  values.resize(records_.exprs.size());
+  table::evaluate_most(records_.exprs, sizes, values.data());
+}
+
 std::optional<uint32_t> Table::find_symbol(std::string_view name) const {
   for (uint32_t i = 0; i < records_.symbols.size(); ++i)
     if (text(records_.symbols[i].name) == name) return i;

@@ -47,6 +47,9 @@ class Table {
     evaluate_checked(records_, sizes, values);
   }
 
+  // What the values of all expressions never exceed at these sizes or smaller ones.
+  void evaluate_most(std::span<const int64_t> sizes, std::vector<int64_t>& values) const;
+
  private:
   std::vector<std::byte> bytes_;
   Records records_;
