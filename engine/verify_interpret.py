@@ -114,7 +114,14 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
             "name one: --target sm_90",
         )
     source = settled.request.source
-    check_interpretable(source.spec.quant if source.kind == "decoder" else None)
+    if source.kind != "decoder":
+        raise UsageError(
+            "--interpret runs the steps of decoders",
+            f"{source.name} is a plain forward",
+            f"its pieces are checked on a GPU: vcc verify --run {source.name} --target "
+            f"{settled.request.target}",
+        )
+    check_interpretable(source.spec.quant)
     check_cache_interpretable(settled.model.kv_cache_dtype, settled.request.target.platform)
     profile = device_profile(settled)
     rebuilt = _rebuilt(settled, store, events)

@@ -8,7 +8,6 @@ from vcc.engine.compile.building import Build
 from vcc.engine.graphs.planner.content import GpuContent
 from vcc.engine.graphs.planner.process import plan_in_child
 from vcc.engine.graphs.table.layout import VERSION
-from vcc.engine.recordable import why_not_recorded
 from vcc.engine.request import Settled
 from vcc.engine.runtime.host import TABLES
 from vcc.engine.torch_shim.profiles import DeviceProfile, profile_for
@@ -36,16 +35,30 @@ def device_profile(settled: Settled) -> DeviceProfile:
     """The device that a request compiles for.
 
     Raises:
-        ConfigError: no profile for the target, or a model that is no decoder.
+        ConfigError: no profile for the target, or a forward of more sizes than a table has.
     """
-    if settled.request.source.kind != "decoder":
-        raise ConfigError(
-            f"{settled.request.source.name} cannot be compiled for {settled.request.target} yet",
-            "this version compiles decoders for GPUs",
-            "compile it for the CPU: --target cpu"
-            + ("" if why_not_recorded(settled) else ", or record it on a GPU: --compile none"),
-        )
+    _check_sizes(settled)
     return profile_for(settled.request.target, settled.request.profile)
+
+
+MOST_SIZES = 2
+"""Sizes of a node table that a step says; see `PLAIN` of planner/step.py."""
+
+
+def _check_sizes(settled: Settled) -> None:
+    source = settled.request.source
+    names = dict.fromkeys(
+        dim.axis or f"dimension {index} of {shape.name}"
+        for shape in source.shapes
+        for index, dim in enumerate(shape.dims)
+        if dim.dynamic
+    )
+    if source.kind != "decoder" and len(names) > MOST_SIZES:
+        raise ConfigError(
+            f"{source.name} cannot be compiled for {settled.request.target}",
+            f"its inputs vary in {len(names)} sizes ({', '.join(names)}), a node table in two",
+            "fix the others: --shape NAME=4x128",
+        )
 
 
 def info(content: GpuContent, profile: DeviceProfile) -> dict[str, object]:

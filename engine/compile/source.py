@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from vcc.cache.errors import UsageError
-from vcc.engine.config.modes import CompileMode
+from vcc.engine.config.modes import CompileMode, Platform
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.checkpoint_forward import CheckpointRef
@@ -14,7 +16,7 @@ from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
 from vcc.engine.trace.checkpoint_forward import forward_trace
 from vcc.engine.trace.decoder import StepShape, decoder_trace
-from vcc.engine.trace.module import module_trace
+from vcc.engine.trace.module import absent_trace, module_trace
 from vcc.engine.trace.trace import TraceRequest
 
 
@@ -36,6 +38,10 @@ def trace_request(settled: Settled) -> TraceRequest:
     if isinstance(source.factory, CheckpointRef):
         return forward_trace(source.factory, source.shapes, dtype)
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
+    if settled.request.target.platform is Platform.CUDA:
+        with torch.device("cpu"):  # the user's code runs here, whatever is compiled for
+            module = build_module(source.factory)
+        return absent_trace(module, source.shapes, dtype, once=once)
     return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
 
 

@@ -84,9 +84,7 @@ def check_traced(source: Source, *, recorded: bool) -> None:
         raise ConfigError(
             f"{source.name} cannot be recorded",
             "graphs are recorded of built-in decoders and of factories",
-            "compile it for the CPU: --target cpu"
-            if source.is_checkpoint
-            else "use --compile vcc, which makes node tables without a GPU, or --target cpu",
+            "use --compile vcc, which makes node tables without a GPU, or --target cpu",
         )
 
 

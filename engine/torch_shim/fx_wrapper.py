@@ -55,6 +55,7 @@ def compile_to_graph(
     arguments: Sequence[torch.Tensor],
     options: Mapping[str, Any],
     profile: DeviceProfile,
+    rewrite: Callable[[Any], None] | None = None,
 ) -> FxPiece:
     """Compile a piece for the installed device (`cuda_build.install`).
 
@@ -63,6 +64,7 @@ def compile_to_graph(
         arguments: fake CUDA tensors that carry ranges and hints.
         options: of `cuda_options`.
         profile: the device.
+        rewrite: changes Inductor's graph (`torch.fx.Graph`) in place, after its own passes.
 
     Raises:
         ConfigError: an option of the user that this torch does not know.
@@ -73,6 +75,7 @@ def compile_to_graph(
     known = {name: value for name, value in options.items() if _known(config, name)}
     for name in options.keys() - known.keys() - CUDA_OPTIONS.keys():
         raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
+    known["post_grad_custom_post_pass"] = rewrite
     with named_launches() as tuners, plain_addends():
         made: Any = aot_compile(graph, tuple(arguments), options=known)
     kernels = {name: _kernel(tuner, profile) for name, tuner in tuners.items()}

@@ -8,6 +8,8 @@ import torch
 
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.shapes import Dim, InputShape, check_declared
+from vcc.engine.models.transformers.model import as_empty, as_meta
+from vcc.engine.torch_shim.fake import fake_mode
 from vcc.engine.trace.trace import Axis, TraceRequest
 
 
@@ -35,6 +37,32 @@ def module_trace(
     arguments = {s.name: example_of(s, dtype) for s in shapes}
     constants = dict(module.named_buffers())
     return TraceRequest(module, arguments, dynamic, axes, constants, once=once)
+
+
+def absent_trace(
+    module: torch.nn.Module,
+    shapes: tuple[InputShape, ...],
+    dtype: torch.dtype,
+    *,
+    once: bool = False,
+) -> TraceRequest:
+    """As `module_trace`, for torch's default device, which need not be there.
+
+    Args:
+        module: on the CPU; it is of no use afterwards.
+        shapes, dtype, once: as of `module_trace`.
+
+    Raises:
+        ModelError: no input shape is declared.
+    """
+    check_declared(shapes)
+    module = module.to(dtype)
+    axes, dynamic = axes_of(shapes)
+    constants, mode = as_meta(module), fake_mode()
+    with mode:
+        as_empty(module)
+        arguments = {s.name: example_of(s, dtype) for s in shapes}
+    return TraceRequest(module, arguments, dynamic, axes, constants, mode, once=once)
 
 
 def axes_of(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:

@@ -7,7 +7,7 @@ A table has no negative numbers and no subtraction. Inductor rounds up as ``-(-x
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from math import gcd, prod
 
 from vcc.cache.errors import CompileError
@@ -60,6 +60,9 @@ def times(left: Expr, right: Expr) -> Expr:
         return times(left * right[1], right[2])
     if isinstance(left, int) and left < 0 and _is(right, "//"):
         return times(-left, ceildiv(times(-1, right[1]), right[2]))
+    (first, one), (second, other) = _terms(left), _terms(right)
+    if not isinstance(left, int) and first * second != 1:
+        return times(first * second, ["*", one, other])
     return ["*", left, right]
 
 
@@ -150,6 +153,35 @@ def _divides(expr: Expr) -> bool:
     """Whether it divides by something else than positive numbers."""
     known = all(isinstance(by, int) and by > 0 for by in expr[2:])
     return expr[0] in ("//", "%", "ceildiv") and not known
+
+
+def settled(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> Expr:
+    """The number that an expression is at every size in the ranges; otherwise the expression."""
+    found = bounds(expr, ranges)
+    return found[0] if found is not None and found[0] == found[1] else expr
+
+
+def bounds(expr: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Numbers between which the value lies; None where a divisor is no positive number."""
+    if isinstance(expr, int):
+        return expr, expr
+    if isinstance(expr, str):
+        return ranges[expr]
+    parts = [bounds(part, ranges) for part in expr[1:]]
+    known = [part for part in parts if part is not None]
+    if len(known) != len(parts) or _divides(expr):
+        return None
+    if expr[0] == "%":
+        return 0, known[1][1] - 1
+    return reduce(partial(_corners, BUILDERS[expr[0]]), known)
+
+
+def _corners(
+    build: Callable[[Expr, Expr], Expr], left: tuple[int, int], right: tuple[int, int]
+) -> tuple[int, int]:
+    """The least and the most of an operation that grows or falls with each operand."""
+    found = [build(one, other) for one in left for other in right]
+    return min(found), max(found)
 
 
 def divisor(expr: Expr) -> int:

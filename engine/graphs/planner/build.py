@@ -52,6 +52,7 @@ from vcc.engine.torch_shim.fx_wrapper import cuda_options
 from vcc.engine.torch_shim.inductor import check_options
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
+from vcc.engine.trace.attention import plain_attention
 from vcc.engine.trace.decoder import MOST_BLOCKS
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Traced
@@ -114,7 +115,7 @@ def _cut(planning: Planning) -> tuple[Traced, Cut]:
     """The trace, and the pieces of every range of tokens."""
     dump = Dump(planning.settled.request.keep)
     ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
-    with planning.stage("trace"), torch.device("cuda"):
+    with planning.stage("trace"), torch.device("cuda"), plain_attention():
         traced = trace(trace_request(planning.settled))
         planning.counters.add("traces")
         dump.graph("traced", traced)

@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
+from vcc.engine.graphs.planner.products import place_products
 from vcc.engine.graphs.planner.reader import read_piece
 from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
 from vcc.engine.partition.canonical import fake_arguments
@@ -75,7 +76,7 @@ def _compiled(
     fakes = fake_arguments(piece)
     given = [fake for fake, name in zip(fakes, arguments, strict=True) if name is not None]
     try:
-        compiled = compile_to_graph(returning(piece, kept), given, options, profile)
+        compiled = compile_to_graph(returning(piece, kept), given, options, profile, place_products)
     except VccError:
         raise
     except Exception as error:

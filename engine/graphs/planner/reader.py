@@ -13,7 +13,15 @@ from torch.fx import Node
 
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import BUILDERS, add, checked, dense, is_dense
+from vcc.engine.graphs.planner.arithmetic import (
+    BUILDERS,
+    add,
+    checked,
+    dense,
+    is_dense,
+    settled,
+    times,
+)
 from vcc.engine.graphs.planner.own_ops import own_call, own_launch, own_op
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.scaled import as_product
@@ -71,6 +79,10 @@ class _Reader:
     returned: list[str] = field(default_factory=list)
 
     @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        return {symbol.name: (symbol.low, symbol.high) for symbol in self.piece.symbols}
+
+    @property
     def where(self) -> str:
         return f"piece {self.piece.id[:12]}"
 
@@ -80,7 +92,8 @@ class _Reader:
             handler(self, node)
         elif node.target in ARITHMETIC:
             left, right = (self.expr(argument) for argument in node.args)
-            self.values[node] = BUILDERS[ARITHMETIC[node.target]](left, right)
+            made = BUILDERS[ARITHMETIC[node.target]](left, right)
+            self.values[node] = settled(made, self.ranges) if _divides(node) else made
         elif own_op(node.target):
             self.operator(node)
         else:
@@ -115,6 +128,13 @@ class _Reader:
 
     def total(self, node: Node) -> None:
         self.values[node] = reduce(add, self.exprs(node.args[0]))
+
+    def power(self, node: Node) -> None:
+        """A size times itself, as where a row of scores is as long as there are rows."""
+        base, exponent = node.args
+        if not isinstance(exponent, int) or exponent < 1:
+            raise refused(self.where, f"a size to the power of {exponent!r:.40}")
+        self.values[node] = reduce(times, [self.expr(base)] * exponent)
 
     def placeholder(self, node: Node) -> None:
         spec = self.piece.arguments[self.positions[len(self.placeholders)]]
@@ -216,6 +236,11 @@ class _Reader:
         return checked(self.expr(value))
 
 
+def _divides(node: Node) -> bool:
+    """Whether a quotient: a launch is split by one where it may be larger than a grid can be."""
+    return node.target in (operator.floordiv, operator.mod)
+
+
 def _access(name: str, written: Any) -> str:
     """What a kernel does through a pointer; Inductor's own outputs are written only."""
     if name not in written:
@@ -234,6 +259,7 @@ HANDLERS: Mapping[Any, Callable[[_Reader, Node], None]] = {
     torch.empty_strided: _Reader.buffer,
     torch.as_strided: _Reader.view,
     torch.sym_sum: _Reader.total,
+    operator.pow: _Reader.power,
     operator.getitem: _Reader.item,
     aten.mm.out: _Reader.product,
     aten.addmm.out: _Reader.product,

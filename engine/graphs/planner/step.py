@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import checked, dense, rebuilt
 from vcc.engine.graphs.planner.memory import Located, Memory, tensor_bytes
@@ -17,6 +18,9 @@ CACHE = "kv_caches_"
 
 SIZES: Mapping[str, str] = {"input_ids": "T", "block_table": "B", "seq_lens": "B", f"{CACHE}0": "K"}
 """Step sizes by the input that carries each: tokens, sequences, KV blocks."""
+
+PLAIN = ("T", "B")
+"""What the sizes of a plain forward are called, in their order."""
 
 ROWS = ("input_ids", "positions", "slot_mapping", "lora_slot")
 """Inputs with one entry a token: first, so that where they lie depends on T alone."""
@@ -148,8 +152,20 @@ def _is_cache(value: Value) -> bool:
 
 def _names(program: Program, limits: StepLimits | None) -> dict[str, str]:
     if limits is None:
-        return {s.name: f"{s.source}_{s.dim}" for s in program.symbols}
+        return _plain_names(program)
     return {s.name: SIZES[s.source] for s in program.symbols}
+
+
+def _plain_names(program: Program) -> dict[str, str]:
+    """Names of a plain forward's sizes, which are those that a player is given with a step."""
+    if len(program.symbols) > len(PLAIN):
+        told = ", ".join(f"dimension {s.dim} of {s.source}" for s in program.symbols)
+        raise CompileError(
+            f"a forward of {len(program.symbols)} sizes that vary has no node table",
+            f"{told}; a node table has {len(PLAIN)}",
+            "fix one of them: --shape NAME=4x128",
+        )
+    return {s.name: name for s, name in zip(program.symbols, PLAIN, strict=False)}
 
 
 def _symbols(

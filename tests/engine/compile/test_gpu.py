@@ -11,6 +11,7 @@ from support.flow import ask
 from vcc.cache.errors import ConfigError
 from vcc.engine.compile.gpu import device_profile
 from vcc.engine.compile.keys import code_entries
+from vcc.engine.models.shapes import parse_shapes
 from vcc.engine.request import BuildRequest, settle
 
 
@@ -45,9 +46,13 @@ def test_no_compiler_of_the_host_enters_the_key() -> None:
     assert not {"compiler", "env.CXX"} & code(ask("demo", target="sm_90")).keys()
 
 
-def test_a_module_is_refused_by_name() -> None:
+def test_a_forward_of_more_sizes_than_a_table_has_is_refused_by_name() -> None:
     asked = ask("demo", target="sm_90")
-    module = replace(asked, source=replace(asked.source, kind="module", name="m:make"))
+    shapes = parse_shapes(["x=A@1-4xB@1-8x16", "y=A@1-4x1-9"])
+    source = replace(asked.source, kind="module", name="m:make", shapes=shapes)
     settled = settle(asked)
-    with pytest.raises(ConfigError, match="m:make cannot be compiled for sm_90"):
-        device_profile(replace(settled, request=module))
+    with pytest.raises(ConfigError, match="m:make cannot be compiled for sm_90") as caught:
+        device_profile(replace(settled, request=replace(asked, source=source)))
+    assert "A, B, dimension 1 of y" in caught.value.why
+    two = replace(asked, source=replace(source, shapes=shapes[:1]))
+    assert device_profile(replace(settled, request=two)).target == "sm_90"

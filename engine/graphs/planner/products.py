@@ -1,0 +1,95 @@
+"""Products that no gemm node holds become launches of a kernel of ours, before Inductor sees them.
+
+Inductor calls a library for every product. A table has gemm nodes for rows times one weight [n, k]
+of known sizes; batches of products, and products of two matrices whose sizes move, are launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from vcc.engine.graphs.planner.convolutions import convolved, convolves
+from vcc.engine.ops.triton.wrapped_product import batched, single
+from vcc.engine.passes.rewrite import call, fake_value
+from vcc.engine.torch_shim.fake import expression
+from vcc.engine.torch_shim.inline import inline, traced_call
+
+aten = torch.ops.aten
+
+
+def place_products(graph: Graph) -> None:
+    """Write the products of a graph that a gemm node cannot hold as launches, in place.
+
+    Args:
+        graph: Inductor's, after its own passes; nodes have fake values.
+    """
+    for node in list(graph.nodes):
+        if convolves(node):
+            _replace(node, convolved)
+        elif node.target in PRODUCTS and _held(node):
+            _lay_out(node)
+        elif node.target in PRODUCTS:
+            _replace(node, PRODUCTS[node.target])
+    graph.lint()
+
+
+def _replace(node: Node, function: Callable[..., Tensor]) -> None:
+    given: Any = node.kwargs
+    traced = traced_call(lambda *arguments: function(*arguments, **given), node)
+    inline(node, traced, fake_value)
+
+
+def added(addend: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """As `torch.addmm`."""
+    return addend * beta + single(a, b) * alpha
+
+
+def outer(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A product over one element is no sum: every element of one side times one of the other."""
+    return lambda a, b: a * b if _is(a.shape[-1], 1) else function(a, b)
+
+
+PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
+    aten.bmm.default: outer(batched),
+    aten.mm.default: outer(single),
+    aten.addmm.default: added,
+}
+
+
+def _held(node: Node) -> bool:
+    """Whether a gemm node can compute it: the right side is a dense [n, k] of known sizes."""
+    if node.target is aten.bmm.default:
+        return False
+    right: Any = node.args[-1]
+    sizes = right.meta["val"].shape
+    return all(isinstance(size, int) for size in sizes) and _is_dense(right.meta["val"].t())
+
+
+def _lay_out(node: Node) -> None:
+    """Rows that lie apart, such as the first token of each text, are copied together."""
+    left: Any = node.args[-2]
+    if not _is_dense(left.meta["val"]):
+        copied = call(node, aten.clone.default, left, memory_format=torch.contiguous_format)
+        node.replace_input_with(left, copied)
+
+
+def _is_dense(value: Any) -> bool:
+    """Whether a tensor is row-major without gaps at every size; adds no guard."""
+    step: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if _is(size, 1):
+            continue
+        if expression(stride) != step:
+            return False
+        step = step * expression(size)
+    return True
+
+
+def _is(size: Any, number: int) -> bool:
+    """Whether a size is this number at every step."""
+    return isinstance(size, int) and size == number

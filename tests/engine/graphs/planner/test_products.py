@@ -1,0 +1,83 @@
+"""Products of a piece: a gemm node where it can hold them, else a launch of our kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from support.cuda_child import gpu_pieces, in_a_gpu_build, planned
+
+from vcc.cache.errors import CompileError
+
+ROWS = {"T": (1, 512)}
+
+
+def work_of(function: Any, shapes: Any, **parameters: tuple[int, ...]) -> list[Any]:
+    """For each step of the only piece the sizes of a product, or what a launch is called."""
+
+    def body() -> Any:
+        made = planned(gpu_pieces(function, shapes, ROWS, **parameters))
+        return [
+            [one.m, one.n, one.k] if hasattr(one, "dtype") else one.kernel.source.function
+            for one in made.work
+        ]
+
+    return in_a_gpu_build(body)
+
+
+def test_a_batch_and_a_product_of_sizes_that_move_are_launches() -> None:
+    def scores(self: Any, x: torch.Tensor) -> torch.Tensor:
+        heads = x.view(x.shape[0], 4, 16).transpose(0, 1)
+        shares = (heads @ heads.transpose(1, 2)).softmax(-1)
+        return (shares @ heads).transpose(0, 1).reshape(x.shape)
+
+    def square(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return x @ (x * 2).t()
+
+    assert work_of(scores, {"x": ("T", 64)}).count("product") == 2
+    assert work_of(square, {"x": ("T", 64)}).count("product") == 1
+
+
+def test_a_weight_that_is_stored_transposed_is_multiplied_by_a_launch() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(self.b, x, self.w)
+
+    found = work_of(forward, {"x": ("T", 64)}, w=(64, 48), b=(48,))
+    assert "product" in found
+    assert all(isinstance(one, str) for one in found)
+
+
+def test_rows_that_lie_apart_are_copied_before_a_gemm_node() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x[:, 0], self.w)
+
+    found = work_of(forward, {"x": ("T", 3, 64)}, w=(32, 64))
+    assert [one for one in found if not isinstance(one, str)] == [["s0", 32, 64]]
+    assert len(found) == 2
+
+
+def test_a_product_over_one_element_is_no_product() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return (self.w[:, None] @ x[None, :]).cos()
+
+    assert "product" not in work_of(forward, {"x": ("T",)}, w=(8,))
+
+
+def test_a_convolution_is_a_gemm_node_and_a_transposed_one_is_refused() -> None:
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv2d(x, self.w, stride=4)
+
+    def back(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.conv_transpose2d(x, self.w)
+
+    shapes = {"x": ("T", 3, 16, 16)}
+    found = work_of(forward, shapes, w=(32, 3, 4, 4))
+    assert [one for one in found if not isinstance(one, str)] == [[["*", 16, "s0"], 32, 48]]
+
+    def body() -> Any:
+        with pytest.raises(CompileError, match=r"cannot express aten\.convolution"):
+            planned(gpu_pieces(back, shapes, ROWS, w=(3, 8, 2, 2)))
+        return True
+
+    assert in_a_gpu_build(body)
