@@ -24,8 +24,6 @@ from vcc.engine.session import Session, open_module_session
 from vcc.engine.targets import choose_target
 
 if TYPE_CHECKING:
-    import torch
-
     from vcc.engine.runtime.forward import Forward
 
 
@@ -45,11 +43,12 @@ class ForwardModel:
     source: Source
     counters: Counters
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run once.
 
         Args:
-            inputs: a dense CPU tensor for each declared input, by name.
+            inputs: a dense CPU tensor for each declared input, by name; on a GPU a numpy array
+                does as well.
 
         Returns:
             `output_0`, `output_1`, … in the model's order, valid until the next call.
@@ -72,6 +71,7 @@ def load_forward(
     weights: str | None = None,
     compilation: CompilationConfig | Mapping[str, Any] | None = None,
     dtype: str | None = None,
+    target: str | None = None,
     revision: str | None = None,
     trust_remote_code: bool = False,
     counters: Counters | None = None,
@@ -89,6 +89,7 @@ def load_forward(
         weights: a directory or file to read weights from; None for the model's own.
         compilation: a configuration, or its fields as in docs/config.md.
         dtype: "fp32" or "bf16"; None takes the checkpoint's.
+        target: such as "cpu" or "sm_90"; None is the CPU.
         revision: branch, tag or commit of a Hugging Face id.
         trust_remote_code: take a checkpoint that has code of its own, which is not run.
         counters: counts for several models together.
@@ -113,7 +114,7 @@ def load_forward(
         model=parse_model({"source": model, "dtype": dtype, "revision": revision}),
         compilation=config,
         parallel=ParallelConfig(),
-        target=choose_target("cpu", source.kind, config),
+        target=choose_target(target, source.kind, config),
         weights=weights,
     )
     counted = Counters() if counters is None else counters

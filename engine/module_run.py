@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from vcc.engine.config.artifacts import Loader
 from vcc.engine.models.shapes import InputShape
 from vcc.engine.monitor import rounded
 from vcc.engine.session import Session, open_module_session
 
 if TYPE_CHECKING:
     import torch
+
+    from vcc.engine.runtime.boot import BootedModule
+    from vcc.engine.runtime.player.forward import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,11 @@ class Output:
         data = value.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
         return cls(name, dtype, tuple(value.shape), sha256(data).hexdigest())
+
+    @classmethod
+    def found(cls, name: str, one: Found) -> Output:
+        """What is said of an output of a player, without torch."""
+        return cls(name, one.dtype, one.shape, sha256(one.data.tobytes()).hexdigest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +79,27 @@ def run_module(session: Session) -> ModuleReport:
     settled = session.settled
     dtype = "float32" if settled.model.dtype is None else settled.model.dtype.torch_name
     with session.ledger.phase("forward"):
-        inputs = {one.name: _input(one, dtype) for one in settled.request.source.shapes}
-        found = ready.booted.forward(inputs)
-    outputs = tuple(Output.of(name, value) for name, value in found.items())
+        outputs = _outputs(ready.booted, settled.request.source.shapes, dtype)
     phases, seconds = session.ledger.account()
     counters = session.counters.as_dict()
     return ModuleReport(ready.artifact, outputs, phases, seconds, counters, session.notes)
+
+
+def _outputs(booted: BootedModule, shapes: Sequence[InputShape], dtype: str) -> tuple[Output, ...]:
+    if booted.loader is Loader.PLAYER:
+        from vcc.engine.runtime.player.forward import PlayedForward
+        from vcc.engine.runtime.player.host_values import drawn
+
+        if isinstance(booted.forward, PlayedForward):
+            made = {
+                one.name: drawn(one.dtype or dtype, tuple(dim.high for dim in one.dims))
+                for one in shapes
+            }
+            given = booted.forward.run(made)
+            return tuple(Output.found(name, one) for name, one in given.items())
+    inputs = {one.name: _input(one, dtype) for one in shapes}
+    found = booted.forward(inputs)
+    return tuple(Output.of(name, value) for name, value in found.items())
 
 
 def _input(shape: InputShape, dtype: str) -> torch.Tensor:

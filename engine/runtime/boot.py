@@ -123,9 +123,9 @@ def _module_stock() -> Callable[[Boot], Forward]:
 
 
 def _module_player() -> Callable[[Boot], Forward]:
-    from vcc.engine.runtime.recorded_module import load_module_recorded
+    from vcc.engine.runtime.player.load_forward import load_module_player
 
-    return load_module_recorded
+    return load_module_player
 
 
 # Each imports its loader when it is asked for: the player's process has no torch.

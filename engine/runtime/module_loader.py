@@ -149,6 +149,15 @@ def _bound(boot: Boot) -> dict[str, torch.Tensor]:
     return weights
 
 
+def own_module(boot: Boot) -> torch.nn.Module:
+    """The module with its weights: from a safetensors file when one is given, else its own.
+
+    Raises:
+        ModelError: the factory fails, or the file has other weights.
+    """
+    return _module(boot)
+
+
 def state_of(boot: Boot) -> dict[str, torch.Tensor]:
     """The module's state: from a safetensors file when one is given, else what the factory makes.
 
@@ -187,11 +196,16 @@ def _check_constants(boot: Boot, program: Program, module: torch.nn.Module) -> N
     for one in program.of_role("constant"):
         buffer, constant = own.get(one.target), stored[one.name]
         if buffer is not None and _digest(buffer) != _digest(constant):
-            raise WeightsContent(
-                f"the artifact is of another content of {boot.source.name}",
-                f"buffer {one.target} is not what it was when it was built, and its source is",
-                "vcc cache rm the artifact and build again, or keep the buffer in the state_dict()",
-            )
+            raise other_content(boot, one.target)
+
+
+def other_content(boot: Boot, buffer: str) -> WeightsContent:
+    """What is said of a buffer that was computed at build time and is another one now."""
+    return WeightsContent(
+        f"the artifact is of another content of {boot.source.name}",
+        f"buffer {buffer} is not what it was when it was built, and its source is",
+        "vcc cache rm the artifact and build again, or keep the buffer in the state_dict()",
+    )
 
 
 def _digest(data: torch.Tensor) -> Digest:

@@ -20,7 +20,7 @@ from support.gpu_jobs import Job, build, spread
 from support.numbers import assert_low_precision
 
 pytest.importorskip("transformers", reason="transformers is not installed")
-from support.traced_checkpoints import make_traced  # noqa: E402
+from support.traced_checkpoints import make_traced
 
 pytestmark = pytest.mark.gpu
 

@@ -18,12 +18,16 @@ class Blocks:
     block_bytes: int
 
 
-def check_room(needed: RegionBytes, free: int) -> None:
+SMALLER = "free memory of the device, or compile for smaller steps: --max-num-batched-tokens"
+
+
+def check_room(needed: RegionBytes, free: int, hint: str = SMALLER) -> None:
     """Refuse a model whose weights and step do not fit, before anything is allocated.
 
     Args:
         needed: by the player, with its table.
         free: bytes of device memory.
+        hint: what can be done.
 
     Raises:
         DeviceError: with the bytes.
@@ -33,7 +37,7 @@ def check_room(needed: RegionBytes, free: int) -> None:
             "the model does not fit on the device",
             f"weights need {needed.weights} bytes and a step "
             f"{needed.without_cache - needed.weights}, {free} are free",
-            "free memory of the device, or compile for smaller steps: --max-num-batched-tokens",
+            hint,
         )
 
 

@@ -1,0 +1,198 @@
+"""A plain forward on the player: named inputs in, named outputs out, at every declared size.
+
+The process needs no torch. A model in a directory brings its weights from there; a factory makes
+its own, with torch on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vcc.cache.errors import IntegrityError, UsageError
+from vcc.engine.arena import Arena
+from vcc.engine.graphs.expr import evaluate_all
+from vcc.engine.graphs.table.types import NodeTable, Role, TableTensor
+from vcc.engine.native import memory_at
+from vcc.engine.runtime.by_size import chosen
+from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape
+from vcc.engine.runtime.player.host_values import (
+    Bytes,
+    as_array,
+    as_tensor,
+    is_tensor,
+    shape_of,
+    to_bytes,
+)
+from vcc.engine.runtime.player.tables import StepTable
+from vcc.engine.runtime.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An output: torch's name of its dtype, its shape, its bytes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardTable:
+    """A table with the player that has it."""
+
+    step: StepTable
+    table: NodeTable
+
+    @property
+    def low(self) -> int:
+        """Smallest first size."""
+        return self.step.low
+
+    @property
+    def high(self) -> int:
+        """Largest first size."""
+        return self.step.high
+
+    def of_role(self, role: Role) -> list[TableTensor]:
+        """Its tensors of a role, in order."""
+        return [one for one in self.table.tensors if one.role is role]
+
+
+class PlayedForward:
+    """Runs the tables of a forward over one memory; keeps it for as long as it lives.
+
+    Args:
+        tables: placed and filled; one for every size, or one a range of the only size.
+        arena: their memory.
+    """
+
+    def __init__(self, tables: Sequence[ForwardTable], arena: Arena) -> None:
+        self._tables, self._arena, self._turn = tuple(tables), arena, Turn()
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once.
+
+        Args:
+            inputs: for each declared input a dense tensor of the CPU or a numpy array, by name.
+
+        Returns:
+            `output_0`, `output_1`, … in the model's order: fresh tensors where an input is one,
+            else arrays, bf16 widened to fp32.
+
+        Raises:
+            UsageError: an input is missing, unknown, or of another dtype or shape than declared;
+                or another call is under way.
+        """
+        make = as_tensor if any(map(is_tensor, inputs.values())) else as_array
+        found = self.run(inputs)
+        return {name: make(one.data, one.dtype, one.shape) for name, one in found.items()}
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Found]:
+        """As a call, with outputs as they lie in memory."""
+        with self._turn.taken():
+            shapes = {name: shape_of(name, value) for name, value in inputs.items()}
+            sizes = sizes_of(self._tables[0].table, shapes)
+            taken = self._table(sizes)
+            self._step(taken, sizes, inputs)
+            return dict(self._read(taken, sizes))
+
+    def _table(self, sizes: Mapping[str, int]) -> ForwardTable:
+        """Checks the sizes against all tables: one range's are no wider than the others'."""
+        if len(self._tables) == 1:
+            check_ranges(self._tables[0].table, sizes)
+            return self._tables[0]
+        low, high = min(t.low for t in self._tables), max(t.high for t in self._tables)
+        if not low <= sizes["T"] <= high:
+            raise _out_of_range(self._tables[0].table, "T", sizes["T"], (low, high))
+        return chosen(self._tables, sizes["T"])
+
+    def _step(
+        self, taken: ForwardTable, sizes: Mapping[str, int], inputs: Mapping[str, Any]
+    ) -> None:
+        handle, layout = taken.step.handle, taken.step.layout
+        slot = handle.slot()
+        for one in taken.of_role(Role.INPUT):
+            data = to_bytes(one.name, one.dtype, inputs[one.name])
+            start = layout.slots[slot] + layout.tensor(one.name).slot
+            np.frombuffer(memory_at(start, data.nbytes), np.uint8)[:] = data
+        mode = Mode.PLAIN if sizes else Mode.FULL
+        shape = Shape(mode, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
+        handle.step(shape, 1, slot, Inputs.STEP, Read.NOTHING)
+
+    def _read(self, taken: ForwardTable, sizes: Mapping[str, int]) -> list[tuple[str, Found]]:
+        found = []
+        for index, one in enumerate(taken.of_role(Role.OUTPUT)):
+            shape, place = evaluate_all(one.shape, sizes), taken.step.layout.tensor(one.name)
+            item = place.bytes // max(1, int(np.prod(place.shape, dtype=np.int64)))
+            length = int(np.prod(shape, dtype=np.int64)) * item
+            data = taken.step.handle.read(place.address, length)
+            found.append((f"output_{index}", Found(one.dtype, shape, data)))
+        return found
+
+    def close(self) -> None:
+        """Give all memory back; nothing else may be called afterwards."""
+        for one in self._tables[::-1]:
+            one.step.handle.close()
+        self._arena.close()
+
+
+def sizes_of(table: NodeTable, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The sizes that inputs have, by symbol.
+
+    Args:
+        table: of the forward.
+        shapes: of its inputs.
+
+    Raises:
+        UsageError: inputs are missing or unknown, or a shape is not as declared.
+    """
+    inputs = {one.name: one for one in table.tensors if one.role is Role.INPUT}
+    if inputs.keys() != shapes.keys():
+        raise UsageError(
+            "the inputs are not those of the module",
+            f"missing: {', '.join(sorted(inputs.keys() - shapes.keys())) or 'none'}; "
+            f"unknown: {', '.join(sorted(shapes.keys() - inputs.keys())) or 'none'}",
+        )
+    sizes: dict[str, int] = {}
+    for name, one in inputs.items():
+        if len(one.shape) != len(shapes[name]):
+            raise UsageError(
+                f"input {name} has {len(shapes[name])} dimensions", f"declared are {len(one.shape)}"
+            )
+        pairs = zip(one.shape, shapes[name], strict=True)
+        for size, found in ((s, found) for s, found in pairs if isinstance(s, str)):
+            sizes.setdefault(size, found)
+    if missing := {symbol.name for symbol in table.symbols} - sizes.keys():
+        raise IntegrityError(f"no input of the node table says how large {missing.pop()[:20]} is")
+    for name, one in inputs.items():
+        wanted = evaluate_all(one.shape, sizes)
+        if wanted != shapes[name]:
+            raise UsageError(
+                f"input {name} has shape {list(shapes[name])}", f"it must be {list(wanted)}"
+            )
+    return sizes
+
+
+def check_ranges(table: NodeTable, sizes: Mapping[str, int]) -> None:
+    """Refuse sizes that were not declared.
+
+    Raises:
+        UsageError: with the input that has it, and the range.
+    """
+    for symbol in table.symbols:
+        if not symbol.low <= sizes[symbol.name] <= symbol.high:
+            ends = (symbol.low, symbol.high)
+            raise _out_of_range(table, symbol.name, sizes[symbol.name], ends)
+
+
+def _out_of_range(table: NodeTable, name: str, size: int, ends: tuple[int, int]) -> UsageError:
+    source = next(one for one in table.tensors if one.role is Role.INPUT and name in one.shape)
+    return UsageError(
+        f"dimension {source.shape.index(name)} of {source.name} is {size}",
+        f"the artifact serves {ends[0]} to {ends[1]}",
+        "compile it with a wider range: --shape NAME=LOW-HIGHx…",
+    )

@@ -1,0 +1,106 @@
+"""Inputs and outputs of a plain forward on the host: torch tensors or numpy arrays, as bytes.
+
+Torch is not imported: a tensor can only come from a program that has done so. numpy has no bf16; an
+array for such an input is fp32, which is rounded, and such an output is widened to fp32.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from vcc.cache.errors import UsageError
+from vcc.engine.graphs.drawn_bytes import bf16
+from vcc.engine.runtime.player.layout import NUMPY
+
+Bytes = npt.NDArray[np.uint8]
+BF16 = "bfloat16"
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a torch tensor."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def shape_of(name: str, value: Any) -> tuple[int, ...]:
+    """The sizes of an input.
+
+    Raises:
+        UsageError: it is neither a tensor nor an array.
+    """
+    if not is_tensor(value) and not isinstance(value, np.ndarray):
+        raise UsageError(
+            f"input {name} is no tensor",
+            f"it is a {type(value).__name__}",
+            "give a torch tensor of the CPU or a numpy array",
+        )
+    return tuple(int(size) for size in value.shape)
+
+
+def to_bytes(name: str, dtype: str, value: Any) -> Bytes:
+    """The elements of an input, dense.
+
+    Args:
+        name: of the input.
+        dtype: torch's name of what the artifact takes.
+        value: a tensor on the CPU, or an array.
+
+    Raises:
+        UsageError: another dtype, or a tensor that is elsewhere or not dense.
+    """
+    return _tensor_bytes(name, dtype, value) if is_tensor(value) else _array(name, dtype, value)
+
+
+def _tensor_bytes(name: str, dtype: str, value: Any) -> Bytes:
+    torch: Any = sys.modules["torch"]
+    strided = value.layout is torch.strided
+    if value.dtype != getattr(torch, dtype) or value.device.type != "cpu" or not strided:
+        raise _other(name, f"{value.dtype} on {value.device}", dtype)
+    flat: Bytes = value.detach().contiguous().view(-1).view(torch.uint8).numpy()
+    return flat
+
+
+def _array(name: str, dtype: str, value: npt.NDArray[Any]) -> Bytes:
+    wanted = "f4" if dtype == BF16 else NUMPY[dtype]
+    if value.dtype != np.dtype(wanted):
+        raise _other(name, f"an array of {value.dtype}", dtype)
+    dense = np.ascontiguousarray(value).reshape(-1)
+    return (bf16(dense) if dtype == BF16 else dense).view(np.uint8)
+
+
+def _other(name: str, found: str, dtype: str) -> UsageError:
+    also = " (an array of float32)" if dtype == BF16 else ""
+    return UsageError(f"input {name} is {found}", f"the artifact takes {dtype}{also} on the CPU")
+
+
+def as_tensor(data: Bytes, dtype: str, shape: tuple[int, ...]) -> Any:
+    """Bytes as a torch tensor, without a copy; torch is imported already."""
+    torch: Any = sys.modules["torch"]
+    return torch.from_numpy(data).view(getattr(torch, dtype)).view(shape)
+
+
+def as_array(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Bytes as an array, bf16 widened to fp32."""
+    if dtype == BF16:
+        wide = data.view(np.uint16).astype(np.uint32) << np.uint32(16)
+        widened: npt.NDArray[Any] = wide.view(np.float32)
+        return widened.reshape(shape)
+    found: npt.NDArray[Any] = data.view(NUMPY[dtype])
+    return found.reshape(shape)
+
+
+def drawn(dtype: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[Any]:
+    """An input that is made up: floats of a normal distribution, zeros for whole numbers."""
+    if not dtype.startswith(("float", "bfloat")):
+        return np.zeros(shape, NUMPY[dtype])
+    values = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    return values if dtype == BF16 else values.astype(NUMPY[dtype])
+
+
+Inputs = Mapping[str, Any]
+"""Tensors or arrays by name."""

@@ -1,0 +1,106 @@
+"""load_forward_player: from a GPU artifact of a plain forward to what runs it, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from vcc.cache.errors import IntegrityError
+from vcc.engine.arena import Arena
+from vcc.engine.graphs.blob_names import CONSTANT, CUBIN, STEP
+from vcc.engine.graphs.table.decode import decode
+from vcc.engine.runtime.player.boot_golden import check_some
+from vcc.engine.runtime.player.device import Device, open_device
+from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward
+from vcc.engine.runtime.player.handle import Mode, Parts, Shape
+from vcc.engine.runtime.player.load import add_cubins, check_device, fill_weights
+from vcc.engine.runtime.player.memory import check_room
+from vcc.engine.runtime.player.tables import open_tables, place_tables, table_ranges
+from vcc.engine.runtime.settings import Boot
+
+if TYPE_CHECKING:
+    from vcc.engine.runtime.forward import Forward
+
+SLOTS, RING = 2, 1
+"""Input slots, and rows of decode tokens, which a forward has not."""
+
+WHOLE = Shape(Mode.FULL, 1, 1, Parts.NONE)
+"""The only step of a forward whose sizes are all fixed."""
+
+
+def load_module_player(boot: Boot) -> Forward:
+    """A forward over the artifact's planned or recorded node tables.
+
+    Raises:
+        Damaged, IntegrityError: a blob or a table is not what was published.
+        DeviceError: no device, another one than the artifact is for, an older driver, too little
+            memory.
+        ModelError: the weights do not fit.
+    """
+    if any(name.startswith(STEP) for name in boot.loaded.manifest.blobs):
+        return load_forward(boot)
+    from vcc.engine.runtime.recorded_module import load_module_recorded  # which brings torch
+
+    return load_module_recorded(boot)
+
+
+def load_forward(boot: Boot) -> PlayedForward:
+    """The forward of a planned artifact; errors as `load_module_player`."""
+    with boot.ledger.phase("context"):
+        device = open_device()
+        boot.ledger.add_beside("context", device.seconds)
+        check_device(device, boot.loaded.manifest)
+    with boot.ledger.phase("verify"):
+        ranges = table_ranges(boot.loaded.manifest)
+        blobs = _blobs(boot, ranges)
+        known = {name: decode(blobs[name]) for name in ranges}
+    with ExitStack() as failed:  # a boot that fails gives everything back at once
+        with boot.ledger.phase("modules"):
+            arena = failed.enter_context(Arena(device.ordinal))
+            opened = []
+            for one in open_tables(arena.handle, ranges, blobs):
+                failed.callback(one.handle.close)
+                opened.append(one)
+            check_room(opened[0].handle.bytes(1), arena.available(), SMALLER)
+            boot.counters.add("restores", add_cubins(opened[0].handle, blobs))
+        with boot.ledger.phase("golden"):
+            check_some(boot, opened[0].handle)
+        with boot.ledger.phase("memory"):
+            placed = place_tables(opened, (1, 1), SLOTS, RING)
+        tables = [ForwardTable(*pair) for pair in zip(placed, known.values(), strict=True)]
+        with boot.ledger.phase("weights"):
+            _fill(boot, device, tables[0], blobs)
+        with boot.ledger.phase("graphs"):
+            _build(tables)
+        failed.pop_all()
+    return PlayedForward(tables, arena)
+
+
+SMALLER = "free memory of the device, or declare smaller inputs: --shape"
+
+
+def _blobs(boot: Boot, tables: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
+    names = boot.loaded.manifest.blobs
+    wanted = [name for name in names if name in tables or name.startswith((CUBIN, CONSTANT))]
+    for name in wanted:
+        if name.startswith(CUBIN) and names[name].digest.hex != name.removeprefix(CUBIN):
+            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
+    return boot.loaded.read_all(wanted)
+
+
+def _fill(boot: Boot, device: Device, one: ForwardTable, blobs: Mapping[str, bytes]) -> None:
+    if not boot.source.is_checkpoint:
+        from vcc.engine.runtime.player.factory_weights import fill  # which brings torch
+
+        fill(boot, one.step.handle, one.step.layout, blobs)
+        return
+    filled = fill_weights(boot, device, one.step.layout.weight_place, blobs)
+    boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
+
+
+def _build(tables: Sequence[ForwardTable]) -> None:
+    """A graph of a forward that has one size; steps of others are launched kernel by kernel."""
+    for one in tables:
+        if not one.table.symbols:
+            one.step.handle.build([WHOLE], 1, 1)
