@@ -144,7 +144,12 @@ def _check_names(wanted: set[str], given: set[str]) -> None:
 def _check_kind(value: Value, tensor: object) -> None:
     if not isinstance(tensor, torch.Tensor):
         raise UsageError(f"input {value.name} is no tensor", f"it is a {type(tensor).__name__}")
-    if tensor.dtype != DTYPES[value.dtype] or tensor.device.type != "cpu" or tensor.is_sparse:
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else f"of layout {tensor.layout}"
+        raise UsageError(
+            f"input {value.name} is {kind}", "the artifact takes plain rows", "give x.to_dense()"
+        )
+    if tensor.dtype != DTYPES[value.dtype] or tensor.device.type != "cpu":
         raise UsageError(
             f"input {value.name} is {tensor.dtype} on {tensor.device}",
             f"the artifact takes {value.dtype} on the CPU",

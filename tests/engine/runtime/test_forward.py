@@ -75,6 +75,11 @@ def test_a_call_inside_a_call_is_refused() -> None:
     assert run(given)["output_0"].shape == (5, 4)
 
 
+def jagged() -> torch.Tensor:
+    parts = [torch.zeros(3, 4), torch.zeros(2, 4)]
+    return torch.nested.nested_tensor(parts, layout=torch.jagged)
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "missing": (lambda g: g.pop("ids"), "missing: ids"),
     "unknown": (lambda g: g.update(y=rows()), "unknown: y"),
@@ -86,7 +91,11 @@ BAD: dict[str, tuple[Any, str]] = {
     "integers of another width": (lambda g: g.update(ids=torch.zeros(3).int()), "int32"),
     "a fixed size": (lambda g: g.update(ids=torch.arange(4)), r"it must be \[3\]"),
     "another device": (lambda g: g.update(x=torch.zeros(5, 4, device="meta")), "on meta"),
-    "sparse": (lambda g: g.update(x=torch.zeros(5, 4).to_sparse()), "input x"),
+    "sparse": (lambda g: g.update(x=torch.zeros(5, 4).to_sparse()), "torch.sparse_coo"),
+    "sparse by row": (lambda g: g.update(x=torch.zeros(5, 4).to_sparse_csr()), "sparse_csr"),
+    "of another library": (lambda g: g.update(x=torch.zeros(5, 4).to_mkldnn()), "_mkldnn"),
+    "nested": (lambda g: g.update(x=torch.nested.nested_tensor([torch.zeros(4)])), "is nested"),
+    "jagged": (lambda g: g.update(x=jagged()), "is nested"),
     "no tensor": (lambda g: g.update(x=[[0.0] * 4]), "input x is no tensor"),
 }
 
