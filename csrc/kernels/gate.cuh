@@ -40,8 +40,8 @@ __device__ inline Chunk gated(const Chunk& gate, const Chunk& up, const Act& act
   return result;
 }
 
-constexpr int kTogether = 2;  // chunks of gate and of up that a thread has under way
-constexpr int kLoaded = 4;    // the same where it keeps a row's results
+constexpr int kTogether = 2;  // chunks of gate and of up that a thread has, of many rows
+constexpr int kLoaded = 4;    // the same that it has under way where it keeps a row's results
 
 // What becomes of a result, which lies `ahead` values behind `home`; where kBlock, whole blocks.
 template <Quant kQuant, bool kAligned, class T>
@@ -58,18 +58,18 @@ __device__ inline void put(const Gated<T>& g, const Chunk& chunk, const Divider&
 }
 
 // A part of a row for each block: nothing is shared by a whole row.
-template <Quant kQuant, bool kAligned, class T, class Act>
+template <Quant kQuant, bool kAligned, int kCount, class T, class Act>
 __device__ inline void gate_part(const Gated<T>& g, const Act& act) {
   // Value by value, and one chunk after the other, where chunks are not whole.
-  constexpr int kTurn = kAligned ? kTogether : 1, kApart = kWarp * kValues<T>;
+  constexpr int kTurn = kAligned ? kCount : 1, kApart = kWarp * kValues<T>;
   const int row = blockIdx.x / static_cast<unsigned>(g.row_blocks);
-  const int part = (blockIdx.x - row * g.row_blocks) * blockDim.x * kTogether;
-  const int first = (part + first_chunk<kTogether>(threadIdx.x)) * kValues<T>;
+  const int part = (blockIdx.x - row * g.row_blocks) * blockDim.x * kCount;
+  const int first = (part + first_chunk<kCount>(threadIdx.x)) * kValues<T>;
   const float scale = kQuant == Quant::kStatic ? read_value(g.scale) : 1.0f;
   const T* x = g.x + row * g.x_stride + first;
   const int64_t home = int64_t{row} * g.width + first;
 #pragma unroll 1
-  for (int turn = 0; turn < kTogether; turn += kTurn) {
+  for (int turn = 0; turn < kCount; turn += kTurn) {
     Chunk gate[kTurn], up[kTurn];
 #pragma unroll
     for (int i = 0; i < kTurn; ++i) {
@@ -158,17 +158,25 @@ __device__ inline void gate_again(const Gated<T>& g, const Act& act) {
   }
 }
 
-template <Quant kQuant, int kCount = 1, class T, class Act>
+template <Quant kQuant, int kCount, class T, class Act>
+__device__ inline void gate_parts(const Gated<T>& g, const Act& act) {
+  is_aligned<kQuant>(g) ? gate_part<kQuant, true, kCount>(g, act)
+                        : gate_part<kQuant, false, kCount>(g, act);
+}
+
+template <Quant kQuant, int kCount = kTogether, class T, class Act>
 __device__ inline void gate(const Gated<T>& g, const Act& act) {
-  const bool fits = is_aligned<kQuant>(g);
   if constexpr (kQuant == Quant::kRow) {
-    fits ? gate_kept<kCount>(g, act) : gate_again(g, act);
+    is_aligned<kQuant>(g) ? gate_kept<kCount>(g, act) : gate_again(g, act);
   } else {
-    fits ? gate_part<kQuant, true>(g, act) : gate_part<kQuant, false>(g, act);
+    // Where there are few rows, a thread for each chunk.
+    const int threads = g.row_blocks * static_cast<int>(blockDim.x);
+    const bool many = g.width > threads * kValues<T>;
+    many ? gate_parts<kQuant, kCount>(g, act) : gate_parts<kQuant, 1>(g, act);
   }
 }
 
-template <Quant kQuant, int kCount = 1, class T>
+template <Quant kQuant, int kCount = kTogether, class T>
 __device__ inline void gelu(const Gated<T>& g, bool tanh) {
   tanh ? gate<kQuant, kCount>(g, GeluTanh{}) : gate<kQuant, kCount>(g, GeluErf{});
 }

@@ -13,6 +13,6 @@
   }
 #define ROW(name, T, kept, threads, blocks) \
   FORM(threads, blocks, row, vcc::Quant::kRow, kept, row_threads, name, T)
-#define PART(name, T) FORM(256, 5, block, vcc::Quant::kBlock, 1, row_blocks, name, T)
+#define PART(name, T) FORM(256, 5, block, vcc::Quant::kBlock, vcc::kTogether, row_blocks, name, T)
 VCC_EACH_GATED_ROW(ROW)
 VCC_EACH_TYPE(PART)

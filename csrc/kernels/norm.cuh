@@ -44,13 +44,15 @@ __device__ inline Chunk added(const Chunk& x, const Chunk& residual) {
   return sum;
 }
 
-// Of all chunks that the threads of a row keep.
+// Of all chunks that the threads of a row keep. The matrix unit, which saves instructions, is not
+// used for few rows: it answers late where it has not been used before.
 template <int kCount, class T>
-__device__ inline float row_squares(const Chunk (&part)[kCount], int row_threads) {
+__device__ inline float row_squares(const Chunk (&part)[kCount], int row_threads,
+                                    [[maybe_unused]] int rows) {
   float sum = 0.0f;
 #ifndef VCC_KERNEL_HOST
   if constexpr (sizeof(T) == 2) {
-    if (row_threads >= kWarp) {
+    if (row_threads >= kWarp && rows > kFewRows) {
       sum = warp_squares<kCount>(T{}, part);
       return row_threads == kWarp ? __shfl_sync(kAll, sum, 0) : over_warps<Sum>(sum, row_threads);
     }
@@ -127,7 +129,7 @@ __device__ inline void norm_kept(const Norm<T>& n) {
     }
     keep_packed(part[i]);
   }
-  const float factor = factor_of(n, row_squares<kCount, T>(part, n.row_threads));
+  const float factor = factor_of(n, row_squares<kCount, T>(part, n.row_threads, n.rows));
   Largest<T> largest;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {

@@ -5,14 +5,14 @@
 #define KERNEL(name, T)                                                                          \
   VCC_KERNEL(256, VCC_TIGHT(4), vcc_qk_norm_rope_##name, const T* q, const T* k,                 \
              const T* q_weight, const T* k_weight, const float* cos, const float* sin, T* q_out, \
-             T* k_out, int heads, int kv_heads, int head_dim, int half, int lanes,               \
+             T* k_out, int heads, int kv_heads, int head_dim, int half, int lanes, int shift,    \
              int64_t q_stride, int64_t k_stride, int64_t cos_stride, int64_t sin_stride,         \
              float eps, float weight_offset) {                                                   \
     vcc::Rope<T> r{};                                                                            \
     r.q = q, r.k = k, r.cos = cos, r.sin = sin, r.q_out = q_out, r.k_out = k_out;                \
     r.q_weight = q_weight, r.k_weight = k_weight, r.eps = eps, r.offset = weight_offset;         \
     r.heads = heads, r.kv_heads = kv_heads, r.head_dim = head_dim, r.half = half;                \
-    r.lanes = lanes, r.q_stride = q_stride, r.k_stride = k_stride;                               \
+    r.lanes = lanes, r.shift = shift, r.q_stride = q_stride, r.k_stride = k_stride;              \
     r.cos_stride = cos_stride, r.sin_stride = sin_stride;                                        \
     vcc::rope<true, false>(r);                                                                   \
   }

@@ -190,7 +190,7 @@ __device__ inline OwnScale own_scale(const Chunk (&part)[kCount], float least) {
 template <int kCount, class T>
 __device__ inline void store_blocks(T, fp8* to, float* scales, const Chunk (&part)[kCount],
                                     int apart, int left, float least) {
-  if constexpr (sizeof(T) == 4) {
+  if constexpr (sizeof(T) == 4 || kCount == 1) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       store_block<true, T>(to + i * apart, scales + i * apart / kBlockValues, part[i],

@@ -3,7 +3,8 @@
 // A head's work is cut into units of two chunks: one of the first half with its partner of the
 // second, or two of the values behind, which stay as they are. `lanes` neighbours, a power of two
 // that covers the units, take a head; each thread takes the same unit of several heads, so that
-// cosines and sines are read once.
+// cosines and sines are read once. With few tokens several blocks take a token, and a thread one
+// head.
 #pragma once
 
 #include "cache.cuh"
@@ -11,7 +12,7 @@
 
 namespace vcc {
 
-constexpr int kHeadsAtOnce = 2;  // that a thread has under way
+constexpr int kHeadsAtOnce = 2;  // that a thread has under way, where a block takes a token
 
 template <class T, class C = T>
 struct Rope {
@@ -23,6 +24,7 @@ struct Rope {
   const int* slots;
   const float* scales;  // of an fp8 cache; null: ones
   int heads, kv_heads, head_dim, half, lanes;
+  int shift;  // 2^shift blocks take a token
   int block_size;
   int64_t q_stride, k_stride, v_stride, cos_stride, sin_stride;  // values between tokens
   int64_t plane, block_stride, slot_stride;
@@ -59,6 +61,23 @@ struct Token {
         k_out(r.k_out + token * (r.kv_heads * r.head_dim)),
         slot(nullptr) {}
 };
+
+// Which heads a thread takes: those from `first` on, `step` apart.
+struct Share {
+  int64_t token;
+  int lane, first, step;
+};
+
+template <class T, class C>
+__device__ inline Share share_of(const Rope<T, C>& r) {
+  const int by = 31 - __clz(r.lanes);  // lanes are a power of two
+  const int each = blockDim.x >> by;   // heads that a block has at a time
+  const int64_t token = blockIdx.x >> r.shift;
+  const int block = blockIdx.x - (static_cast<unsigned>(token) << r.shift);
+  const int own = threadIdx.x >> by;
+  return {token, static_cast<int>(threadIdx.x) & (r.lanes - 1), block * each + own,
+          each << r.shift};
+}
 
 // A head of a token: query heads first, then key heads, then, for the cache, value heads.
 struct Head {
@@ -162,36 +181,35 @@ __device__ inline C* slot_of(const Rope<T, C>& r, int slot) {
   return r.cache + slot / r.block_size * r.block_stride + slot % r.block_size * r.slot_stride;
 }
 
-template <bool kNorm, bool kCache, class T, class C>
+template <bool kNorm, bool kCache, int kHeads, class T, class C>
 __device__ inline void rope_chunks(const Rope<T, C>& r) {
-  Token<T, C> token(r, blockIdx.x);
-  const int shift = 31 - __clz(r.lanes);  // lanes are a power of two
-  const int lane = threadIdx.x & (r.lanes - 1), own = threadIdx.x >> shift;
-  const int step = blockDim.x >> shift;  // heads of a turn
-  const Unit unit = unit_of<T>(lane, r.head_dim, r.half);
+  const Share share = share_of(r);
+  Token<T, C> token(r, share.token);
+  const Unit unit = unit_of<T>(share.lane, r.head_dim, r.half);
   [[maybe_unused]] const CacheScales scales(kCache ? r.scales : nullptr);
-  const int slot = kCache ? read_value(r.slots + blockIdx.x) : -1;
+  const int slot = kCache ? read_value(r.slots + share.token) : -1;
   const int total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
   float cosine[kValues<T>], sine[kValues<T>];
   const int turning = unit.turns ? unit.low_left : 0;
-  load_numbers<true>(r.cos + blockIdx.x * r.cos_stride + unit.low, cosine, turning);
-  load_numbers<true>(r.sin + blockIdx.x * r.sin_stride + unit.low, sine, turning);
+  load_numbers<true>(r.cos + share.token * r.cos_stride + unit.low, cosine, turning);
+  load_numbers<true>(r.sin + share.token * r.sin_stride + unit.low, sine, turning);
+  // Lanes of a warp may exchange numbers: all of them take as many turns.
 #pragma unroll 1
-  for (int begin = 0; begin < total; begin += kHeadsAtOnce * step) {
-    Head head[kHeadsAtOnce];
-    Chunk low[kHeadsAtOnce], high[kHeadsAtOnce];
+  for (int begin = 0; begin < total; begin += kHeads * share.step) {
+    Head head[kHeads];
+    Chunk low[kHeads], high[kHeads];
 #pragma unroll
-    for (int i = 0; i < kHeadsAtOnce; ++i) {
-      head[i] = head_of<kCache>(r, begin + i * step + own);
+    for (int i = 0; i < kHeads; ++i) {
+      head[i] = head_of<kCache>(r, begin + i * share.step + share.first);
       const T* from = source_of<kCache>(token, head[i]);
       low[i] = load<true, true>(from + unit.low, head[i].there ? unit.low_left : 0);
       high[i] = load<true, true>(from + unit.high, head[i].there ? unit.high_left : 0);
     }
     if constexpr (kCache) token.slot = slot_of(r, slot);  // behind the loads, which do not wait
-    [[maybe_unused]] float factor[kHeadsAtOnce];
+    [[maybe_unused]] float factor[kHeads];
     if constexpr (kNorm) factors(factor, low, high, r);
 #pragma unroll
-    for (int i = 0; i < kHeadsAtOnce; ++i) {
+    for (int i = 0; i < kHeads; ++i) {
       if constexpr (kNorm) {
         const T* weight = head[i].query ? r.q_weight : r.k_weight;
         const Chunk first = load<true, false>(weight + unit.low, unit.low_left);
@@ -211,16 +229,16 @@ __device__ inline void rope_chunks(const Rope<T, C>& r) {
 // The same of what is not made of whole chunks: value by value, and read again instead of kept.
 template <bool kNorm, bool kCache, class T, class C>
 __device__ inline void rope_values(const Rope<T, C>& r) {
-  Token<T, C> token(r, blockIdx.x);
-  const int shift = 31 - __clz(r.lanes);
-  const int lane = threadIdx.x & (r.lanes - 1), own = threadIdx.x >> shift;
-  const int step = blockDim.x >> shift, total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
+  const Share share = share_of(r);
+  Token<T, C> token(r, share.token);
+  const int lane = share.lane, total = r.heads + (kCache ? 2 : 1) * r.kv_heads;
   const CacheScales scales(kCache ? r.scales : nullptr);
-  if constexpr (kCache) token.slot = slot_of(r, read_value(r.slots + blockIdx.x));
-  const float *cos = r.cos + blockIdx.x * r.cos_stride, *sin = r.sin + blockIdx.x * r.sin_stride;
+  if constexpr (kCache) token.slot = slot_of(r, read_value(r.slots + share.token));
+  const float* cos = r.cos + share.token * r.cos_stride;
+  const float* sin = r.sin + share.token * r.sin_stride;
 #pragma unroll 1
-  for (int begin = 0; begin < total; begin += step) {
-    const Head head = head_of<kCache>(r, begin + own);
+  for (int begin = 0; begin < total; begin += share.step) {
+    const Head head = head_of<kCache>(r, begin + share.first);
     const T* from = source_of<kCache>(token, head);
     const int width = head.there ? r.head_dim : 0;
     [[maybe_unused]] const T* weight = head.query ? r.q_weight : r.k_weight;
@@ -266,7 +284,13 @@ __device__ inline void rope_values(const Rope<T, C>& r) {
 
 template <bool kNorm, bool kCache, class T, class C>
 __device__ inline void rope(const Rope<T, C>& r) {
-  is_aligned<kNorm, kCache>(r) ? rope_chunks<kNorm, kCache>(r) : rope_values<kNorm, kCache>(r);
+  if (!is_aligned<kNorm, kCache>(r)) {
+    rope_values<kNorm, kCache>(r);
+  } else if (r.shift == 0) {
+    rope_chunks<kNorm, kCache, kHeadsAtOnce>(r);
+  } else {
+    rope_chunks<kNorm, kCache, 1>(r);
+  }
 }
 
 }  // namespace vcc

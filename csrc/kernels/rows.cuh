@@ -11,6 +11,7 @@ namespace vcc {
 
 constexpr int kWarp = 32;
 constexpr uint32_t kAll = 0xffffffff;
+constexpr int kFewRows = 128;  // up to so many, a launch takes as long as one of its threads
 
 struct Place {
   int64_t row;

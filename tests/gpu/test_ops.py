@@ -16,6 +16,7 @@ from support.cuda_cases import (
     WRITTEN,
     Case,
     gate_cases,
+    many_cases,
     nan_cases,
     norm_cases,
     results,
@@ -35,6 +36,7 @@ FAMILIES: Mapping[str, Callable[[torch.dtype], Iterator[Case]]] = {
     "norms": norm_cases,
     "gates": gate_cases,
     "ropes": rope_cases,
+    "many": many_cases,
     "routers": router_cases,
     "nan": nan_cases,
 }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from vcc.engine.ops import native_experts, native_fused, native_torch
+from vcc.engine.ops.cuda.rows import FEW
 
 NATIVE: Mapping[str, Callable[..., Any]] = dict(
     [
@@ -187,6 +188,29 @@ def cache_cases(
                 yield Case("kv_write", name, {"k": k, "v": v, **written, **scale})
                 given = {"q": q, "k": k, "v": v, **turn, **written, **out, **scale}
                 yield Case("rope_kv_write", name, given, {"head_dim": dim})
+
+
+def many_cases(dtype: torch.dtype, tokens: int = FEW + 1) -> Iterator[Case]:
+    """More rows than are few: a thread has more of a gate's row, a block all heads of a token."""
+    x, scale = {"x": rows((tokens, 2048), dtype)}, torch.tensor([0.017])
+    yield Case("silu_and_mul", "many", x)
+    yield Case("silu_and_mul_quant", "many", {**x, "scale": scale})
+    yield Case("gelu_and_mul_quant_dynamic", "many", x, GELU[0] | {"block_size": 128, "least": 0.0})
+    query, keys, dim = 8, 2, 128
+    q = rows((tokens, query * dim), dtype)
+    k, v = (rows((tokens, keys * dim), dtype) for _ in range(2))
+    angles = torch.rand(tokens, dim // 2) * 6.3
+    turn, number = {"cos": angles.cos(), "sin": angles.sin()}, {"head_dim": dim}
+    yield Case("rotary_embedding", "many", {"q": q, "k": k, **turn}, number)
+    weights = {name: (1 + 0.3 * torch.randn(dim)).to(dtype) for name in ("q_weight", "k_weight")}
+    more = number | {"eps": 1e-6, "weight_offset": 0.0}
+    yield Case("qk_norm_rope", "many", {"q": q, "k": k, **weights, **turn}, more)
+    cache = torch.randn(2, tokens // 4 + 1, 4, keys, dim).to(dtype)
+    slots = torch.randperm(tokens).to(torch.int32)
+    written = {"kv_cache": cache, "slot_mapping": slots}
+    out = {"q_out": torch.zeros(tokens, query * dim, dtype=dtype)}
+    given = {"q": q, "k": k, "v": v, **turn, **written, **out}
+    yield Case("rope_kv_write", "many", given, number)
 
 
 FIRST = {torch.bfloat16: 0x3D80, torch.float16: 0x3800}

@@ -18,6 +18,7 @@ from support.cuda_cases import (
     Case,
     cache_cases,
     gate_cases,
+    many_cases,
     norm_cases,
     rope_cases,
     router_cases,
@@ -111,7 +112,7 @@ def main() -> None:
     empty = Case("silu_and_mul", "no rows", {"x": torch.empty(0, 8)})
     found: dict[str, Any] = {"why": eager.hand_over(fake.path), "differences": [], "calls": 0}
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        writes = (*rope_cases(dtype), *cache_cases(dtype))
+        writes = (*rope_cases(dtype), *many_cases(dtype), *cache_cases(dtype))
         families = (norm_cases(dtype), gate_cases(dtype), writes, router_cases(dtype))
         for case in (case for family in families for case in family):
             found["calls"] += 1

@@ -39,7 +39,11 @@ Tensor run(const Gate& g) {
   Launch launch(g.op);
   launch.tensor(half.x.tensor);
   if (g.scale != nullptr) launch.tensor(*g.scale);
-  launch.tensor(out).i32(half.x.count).i32(half.width).i32(shape.row_blocks).i64(half.x.stride);
+  launch.tensor(out)
+      .i32(half.x.count)
+      .i32(half.width)
+      .i32(shape.row_blocks(half.x.count))
+      .i64(half.x.stride);
   if (g.tanh) launch.i32(*g.tanh);
   launch.run(std::string("vcc_") + g.op + "_" + half.suffix, shape.blocks(half.x.count),
              static_cast<int>(shape.threads), g.x);
@@ -60,7 +64,9 @@ std::tuple<Tensor, Tensor> run_dynamic(const Gate& g, const char* base, int64_t 
   const PartShape parts = part_shape(half.width, half.item);
   Launch launch(g.op);
   launch.tensor(half.x.tensor).tensor(out).tensor(scales).i32(half.x.count).i32(half.width);
-  launch.i32(blocks ? parts.row_blocks : rows.row_threads).i64(half.x.stride).f32(least);
+  launch.i32(blocks ? parts.row_blocks(half.x.count) : rows.row_threads)
+      .i64(half.x.stride)
+      .f32(least);
   if (g.tanh) launch.i32(*g.tanh);
   const char* form = blocks ? "_block_" : rows.wide ? "_row_wide_" : "_row_";
   launch.run(std::string("vcc_") + base + form + half.suffix,

@@ -68,8 +68,15 @@ void check_angles(const Tensor& t, const Tensor& q, int64_t half, const char* op
 
 struct Heads {
   int64_t query, key, dim, half, lanes;
-  int64_t threads(int64_t total) const {
-    return std::min(kMostThreads, warps(lanes * ceildiv(total, kHeadsAtOnce)));
+};
+
+// The launch of so many heads of each token: of few, 2^shift blocks take one.
+struct HeadShape {
+  int64_t threads, shift;
+
+  HeadShape(int64_t tokens, int64_t lanes, int64_t heads)
+      : threads(std::min(kMostThreads, warps(lanes * ceildiv(heads, kHeadsAtOnce)))), shift(0) {
+    while (tokens <= kFew && threads << shift < lanes * heads) ++shift;
   }
 };
 
@@ -91,8 +98,13 @@ Heads heads_of(const Tensor& q, const Tensor& k, const Tensor& cos, const Tensor
   return {q.size(1) / head_dim, k.size(1) / head_dim, head_dim, half, power_of_two(units)};
 }
 
-void add_heads(Launch& launch, const Heads& heads) {
+void add_heads(Launch& launch, const Heads& heads, const HeadShape& shape) {
   launch.i32(heads.query).i32(heads.key).i32(heads.dim).i32(heads.half).i32(heads.lanes);
+  launch.i32(shape.shift);
+}
+
+void run(Launch& launch, const std::string& symbol, const HeadShape& shape, const Tensor& q) {
+  launch.run(symbol, q.size(0) << shape.shift, static_cast<int>(shape.threads), q);
 }
 
 std::string symbol_of(const char* op, const Tensor& t, const char* name) {
@@ -110,9 +122,10 @@ std::tuple<Tensor, Tensor> rotary_embedding(const Tensor& q, const Tensor& k, co
   const Tensor k_out = torch::stable::new_empty(k, k.sizes());
   Launch launch(op);
   launch.tensor(q).tensor(k).tensor(cos).tensor(sin).tensor(q_out).tensor(k_out);
-  add_heads(launch, heads);
+  const HeadShape shape(q.size(0), heads.lanes, heads.query + heads.key);
+  add_heads(launch, heads, shape);
   launch.i64(q.stride(0)).i64(k.stride(0)).i64(cos.stride(0)).i64(sin.stride(0));
-  launch.run(symbol, q.size(0), static_cast<int>(heads.threads(heads.query + heads.key)), q);
+  run(launch, symbol, shape, q);
   return {q_out, k_out};
 }
 
@@ -136,10 +149,11 @@ std::tuple<Tensor, Tensor> qk_norm_rope(const Tensor& q, const Tensor& k, const 
   Launch launch(op);
   launch.tensor(q).tensor(k).tensor(q_gain).tensor(k_gain).tensor(cos).tensor(sin);
   launch.tensor(q_out).tensor(k_out);
-  add_heads(launch, heads);
+  const HeadShape shape(q.size(0), heads.lanes, heads.query + heads.key);
+  add_heads(launch, heads, shape);
   launch.i64(q.stride(0)).i64(k.stride(0)).i64(cos.stride(0)).i64(sin.stride(0));
   launch.f32(eps).f32(weight_offset);
-  launch.run(symbol, q.size(0), static_cast<int>(heads.threads(heads.query + heads.key)), q);
+  run(launch, symbol, shape, q);
   return {q_out, k_out};
 }
 
@@ -176,12 +190,13 @@ void rope_kv_write(const Tensor& q, const Tensor& k, const Tensor& v, const Tens
   Launch launch(op);
   launch.tensor(q).tensor(k).tensor(v).tensor(cos).tensor(sin);
   launch.tensor(kv_cache).tensor(slot_mapping).tensor(q_out);
-  add_heads(launch, heads);
+  const HeadShape shape(q.size(0), heads.lanes, heads.query + 2 * heads.key);
+  add_heads(launch, heads, shape);
   launch.i32(cache.block_size).i64(q.stride(0)).i64(k.stride(0)).i64(v.stride(0));
   launch.i64(cos.stride(0)).i64(sin.stride(0));
   launch.i64(cache.plane).i64(cache.block_stride).i64(cache.slot_stride);
   add_scales(launch, cache, kv_scale, q, op);
-  launch.run(symbol, q.size(0), static_cast<int>(heads.threads(heads.query + 2 * heads.key)), q);
+  run(launch, symbol, shape, q);
 }
 
 }  // namespace vcc::cuda

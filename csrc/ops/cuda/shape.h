@@ -10,6 +10,7 @@ namespace vcc::cuda {
 constexpr int64_t kMostWidth = 16384, kNarrow = 8192;
 constexpr int64_t kWarp = 32, kChunk = 16, kSmallBlock = 256;
 constexpr int64_t kKept = 4, kKeptOfWideGates = 8, kTogether = 2;  // chunks of a thread
+constexpr int64_t kFew = 128;  // rows up to which more blocks take one
 
 inline int64_t ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t warps(int64_t threads) { return ceildiv(threads, kWarp) * kWarp; }
@@ -34,15 +35,18 @@ inline RowShape row_shape(int64_t width, int64_t item, bool gated = false) {
   return {wide, threads, threads};
 }
 
+// The launch of parts of rows: blocks of a row where there are few rows, and where there are many.
 struct PartShape {
-  int64_t row_blocks, threads;
-  int64_t blocks(int64_t rows) const { return row_blocks * rows; }
+  int64_t few, many, threads;
+  int64_t row_blocks(int64_t rows) const { return rows <= kFew ? few : many; }
+  int64_t blocks(int64_t rows) const { return row_blocks(rows) * rows; }
 };
 
 inline PartShape part_shape(int64_t width, int64_t item) {
   const int64_t chunks = std::max<int64_t>(1, chunks_of(width, item));
-  const int64_t row_blocks = ceildiv(chunks, kTogether * kSmallBlock);
-  return {row_blocks, warps(ceildiv(chunks, kTogether * row_blocks))};
+  const int64_t many = ceildiv(chunks, kTogether * kSmallBlock);
+  const int64_t threads = warps(ceildiv(chunks, kTogether * many));
+  return {ceildiv(chunks, threads), many, threads};
 }
 
 }  // namespace vcc::cuda

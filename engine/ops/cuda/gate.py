@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from vcc.engine.graphs.expr import Expr
 from vcc.engine.ops.cuda.call import (
     FP8,
     POINTERS,
@@ -41,7 +42,7 @@ def gate_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
         Parameter("x", POINTERS.get(x.dtype, ""), "x"),
         *([Parameter("scale", "*fp32", "scale")] if static else []),
         Parameter("out", POINTERS[out.dtype], "out", True),
-        *_sizes(op, x, half, ("row_blocks", shape.row_blocks)),
+        *_sizes(op, x, half, ("row_blocks", shape.row_blocks(x.rows))),
         *_tanh(numbers),
     )
     symbol = f"vcc_{op}_{short_type(op, x, 'x')}"
@@ -57,11 +58,11 @@ def _dynamic(op: str, x: Tensor, half: Tensor, numbers: Mapping[str, Any]) -> Cu
         rows = row_shape(half.width, x.dtype, gated=True)
         symbol = f"{base}_{'wide_' if rows.wide else ''}{short}"
         blocks, threads = rows.blocks(x.rows), rows.threads
-        share = ("row_threads", rows.row_threads)
+        share: tuple[str, Expr] = ("row_threads", rows.row_threads)
     else:
         parts = part_shape(half.width, x.dtype)
         symbol, blocks, threads = f"{base}_{short}", parts.blocks(x.rows), parts.threads
-        share = ("row_blocks", parts.row_blocks)
+        share = ("row_blocks", parts.row_blocks(x.rows))
     results = (Result("out", FP8, half.shape), scales_of(x, half.width, numbers))
     parameters = (
         Parameter("x", POINTERS[x.dtype], "x"),
@@ -73,7 +74,7 @@ def _dynamic(op: str, x: Tensor, half: Tensor, numbers: Mapping[str, Any]) -> Cu
     return CudaCall(op, symbol, blocks, threads, parameters, results)
 
 
-def _sizes(op: str, x: Tensor, half: Tensor, share: tuple[str, int]) -> tuple[Parameter, ...]:
+def _sizes(op: str, x: Tensor, half: Tensor, share: tuple[str, Expr]) -> tuple[Parameter, ...]:
     return (
         Parameter("rows", "i32", x.rows),
         Parameter("width", "i32", half.width),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.planner.arithmetic import times
 from vcc.engine.ops.cuda.call import (
     CHUNK,
     ITEM,
@@ -28,6 +30,7 @@ from vcc.engine.ops.cuda.kv import (
     check_cache,
     scale_parameter,
 )
+from vcc.engine.ops.cuda.rows import if_few
 
 HEADS_AT_ONCE, MOST_THREADS = 2, 256
 
@@ -45,8 +48,10 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     lanes = lanes_of(op, head_dim, half, q.dtype)
     heads, kv_heads = q.width // head_dim, k.width // head_dim
     total = heads + (2 if cached else 1) * kv_heads
-    sizes = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim, "half": half}
-    sizes["lanes"] = lanes
+    threads = threads_of(lanes, total)
+    shift = shift_of(lanes * total, threads)
+    sizes: dict[str, Expr] = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    sizes |= {"half": half, "lanes": lanes, "shift": if_few(q.rows, shift, 0)}
     if cached:
         sizes["block_size"] = int(tensors["kv_cache"].shape[2])
     strided = ("q", "k", *(("v",) if cached else ()), "cos", "sin")
@@ -55,8 +60,8 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     return CudaCall(
         op,
         cached_symbol(op, tensors, "q") if cached else f"vcc_{op}_{short_type(op, q, 'q')}",
-        q.shape[0],
-        threads_of(lanes, total),
+        times(if_few(q.rows, 1 << shift, 1), q.rows),
+        threads,
         (
             *pointers,
             *(Parameter(name, "i32", size) for name, size in sizes.items()),
@@ -102,8 +107,13 @@ def lanes_of(op: str, head_dim: int, half: int, dtype: str) -> int:
 
 
 def threads_of(lanes: int, heads: int) -> int:
-    """Threads of a block, which is a token."""
+    """Threads of a block, which is a token, where there are many."""
     return min(MOST_THREADS, warps(lanes * -(-heads // HEADS_AT_ONCE)))
+
+
+def shift_of(units: int, threads: int) -> int:
+    """Of few tokens, 2 to this power blocks take one, so that a thread has one head."""
+    return (-(-units // threads) - 1).bit_length()
 
 
 def _check(op: str, tensors: Mapping[str, Tensor], head_dim: int, half: int) -> None:

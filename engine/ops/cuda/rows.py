@@ -1,11 +1,15 @@
-"""How many threads a row gets: the same rules as `csrc/ops/cuda/shape.h`, which a test compares."""
+"""How many threads a row gets: the same rules as `csrc/ops/cuda/shape.h`, which a test compares.
+
+A launch is one for all numbers of rows, so its block is fixed. Of few rows, as in decode steps,
+more blocks take one, which parameters tell: then its latency counts.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import ceildiv, times
+from vcc.engine.graphs.planner.arithmetic import add, ceildiv, floordiv, least, modulo, times
 from vcc.engine.ops.cuda.call import WARP, chunks_of, warps
 
 MOST_WIDTH = 16384
@@ -23,6 +27,15 @@ KEPT_OF_WIDE_GATES = 8
 SMALL_BLOCK = 256
 TOGETHER = 2
 """Chunks of gate and of up that a thread has under way (kTogether)."""
+
+FEW = 128
+"""Rows up to which more blocks take one (kFewRows)."""
+
+
+def if_few(rows: Expr, few: int, many: int) -> Expr:
+    """`few`, which is not less than `many`, for at most `FEW` rows, and `many` for more."""
+    more = least(1, floordiv(rows, FEW + 1))  # a table has no comparison and no subtraction
+    return add(many, times(few - many, modulo(add(more, 1), 2)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +69,30 @@ def row_shape(width: int, dtype: str, *, gated: bool = False) -> RowShape:
 
 @dataclass(frozen=True, slots=True)
 class PartShape:
-    """A launch over parts of rows: `row_blocks` blocks a row."""
+    """A launch over parts of rows.
 
-    row_blocks: int
+    Attributes:
+        few: blocks of a row, where there are few rows.
+        many: the same where there are many.
+        threads: of a block.
+    """
+
+    few: int
+    many: int
     threads: int
+
+    def row_blocks(self, rows: Expr) -> Expr:
+        """Blocks of a row."""
+        return if_few(rows, self.few, self.many)
 
     def blocks(self, rows: Expr) -> Expr:
         """Size of the grid."""
-        return times(self.row_blocks, rows)
+        return times(self.row_blocks(rows), rows)
 
 
 def part_shape(width: int, dtype: str) -> PartShape:
     """The launch for rows of any width."""
     chunks = max(1, chunks_of(width, dtype))
-    row_blocks = -(-chunks // (TOGETHER * SMALL_BLOCK))
-    return PartShape(row_blocks, warps(-(-chunks // (TOGETHER * row_blocks))))
+    many = -(-chunks // (TOGETHER * SMALL_BLOCK))
+    threads = warps(-(-chunks // (TOGETHER * many)))
+    return PartShape(-(-chunks // threads), many, threads)

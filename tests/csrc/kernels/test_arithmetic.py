@@ -17,6 +17,7 @@ from support.cuda_cases import (
     Case,
     cache_cases,
     gate_cases,
+    many_cases,
     nan_cases,
     norm_cases,
     rope_cases,
@@ -31,7 +32,10 @@ UNIT = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10, torch.float32: 2.0**-2
 """One unit of the last place, relative; in fp32 sums and exponentials differ by a few more."""
 
 Cases = Callable[[torch.dtype], Iterator[Case]]
-FAMILIES: tuple[Cases, ...] = (norm_cases, gate_cases, rope_cases, cache_cases, router_cases)
+FAMILIES: tuple[Cases, ...] = (
+    *(norm_cases, gate_cases, rope_cases, many_cases),
+    *(cache_cases, router_cases),
+)
 
 
 @pytest.fixture(scope="module")

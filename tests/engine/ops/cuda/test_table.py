@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from support.cuda_cases import Case, cache_cases, gate_cases, norm_cases, rope_cases, router_cases
+from support.cuda_cases import (
+    Case,
+    cache_cases,
+    gate_cases,
+    many_cases,
+    norm_cases,
+    rope_cases,
+    router_cases,
+)
 from support.host_kernels import layout
 from support.sources import ROOT
 
@@ -18,7 +26,7 @@ from vcc.engine.graphs.expr import evaluate
 from vcc.engine.ops.cuda import cubins
 from vcc.engine.ops.cuda.call import CudaCall, Tensor, row_stride
 from vcc.engine.ops.cuda.kernel import kernel_of
-from vcc.engine.ops.cuda.rows import KEPT, KEPT_OF_WIDE_GATES, row_shape
+from vcc.engine.ops.cuda.rows import FEW, KEPT, KEPT_OF_WIDE_GATES, part_shape, row_shape
 from vcc.engine.ops.cuda.table import BUILDERS, cuda_call
 from vcc.engine.ops.schemas import OPS
 from vcc.engine.ops.surfaces import csrc
@@ -31,6 +39,7 @@ def cases() -> Iterator[Case]:
         yield from norm_cases(dtype)
         yield from gate_cases(dtype)
         yield from rope_cases(dtype)
+        yield from many_cases(dtype)
         yield from cache_cases(dtype)
         yield from router_cases(dtype)
 
@@ -109,6 +118,30 @@ def test_a_grid_is_an_expression_of_the_rows() -> None:
     assert evaluate(call.blocks, {"T": 33}) == 3  # 16 rows a block
     assert {one.name: one.value for one in call.parameters}["rows"] == "T"
     assert call.results[0].shape == ("T", 96)
+
+
+@pytest.mark.parametrize("width", [8, 1024, 4096, 14336, 100000])
+def test_of_few_rows_more_blocks_take_one_until_a_thread_has_one_chunk(width: int) -> None:
+    shape = part_shape(width, "bfloat16")
+    chunks = width // 8
+    assert shape.row_blocks(FEW) * shape.threads >= chunks > (shape.few - 1) * shape.threads
+    assert shape.row_blocks(FEW + 1) * shape.threads * 2 >= chunks
+    rows = shape.blocks("T")  # as a table has it, for any number of rows
+    for tokens in (1, 2, FEW, FEW + 1, 5 * FEW):
+        assert evaluate(rows, {"T": tokens}) == shape.blocks(tokens)
+        assert shape.blocks(tokens) == tokens * (shape.few if tokens <= FEW else shape.many)
+
+
+def test_of_few_tokens_more_blocks_take_one_until_a_thread_has_one_head() -> None:
+    q, k = (Tensor("bfloat16", ("T", n * 128), (n * 128, 1)) for n in (32, 8))
+    angles = Tensor("float32", ("T", 64), (64, 1))
+    given = {"q": q, "k": k, "cos": angles, "sin": angles}
+    call = cuda_call("rotary_embedding", given, {"head_dim": 128})
+    values = {one.name: one.value for one in call.parameters}
+    for tokens, shift in ((1, 1), (FEW, 1), (FEW + 1, 0), (8192, 0)):
+        assert evaluate(values["shift"], {"T": tokens}) == shift
+        assert evaluate(call.blocks, {"T": tokens}) == tokens << shift
+    assert call.threads << 1 == 40 * values["lanes"]
 
 
 REFUSED: Mapping[str, tuple[str, dict[str, Any], str]] = {
