@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import resource
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from support.fake_cuda.fixtures import RawArena
 from support.player_case import RING, decode_call, full, plain, playing, read, write
 
 from vcc.cache.errors import DeviceError, VccError
-from vcc.engine.runtime.player.handle import Parts, PlayerHandle
+from vcc.engine.runtime.player.handle import Parts, PlayerHandle, Shape
 from vcc.engine.runtime.player.layout import Layout
 
 STEP = Parts.UNIFORM | Parts.SAMPLE | Parts.ADVANCE
@@ -128,6 +131,32 @@ def test_nothing_is_launched_beyond_the_last_step(fake: Fake, arena: RawArena, a
 def test_runs_longer_than_the_ring_are_refused(arena: RawArena) -> None:
     with playing(arena) as handle, pytest.raises(VccError):
         handle.decode(plain(1, 1, STEP), decode_call(handle, 1, RING + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [full(4, 4, STEP), plain(4, 4, STEP)], ids=["graph", "plain"])
+def test_a_million_replays_leave_nothing_behind(fake: Fake, arena: RawArena, shape: Shape) -> None:
+    """Memory of device and process are after the last run what they were after the first ones."""
+    steps, runs = 1 << 14, 62
+    with playing(arena, ring=steps) as handle:
+        handle.build([full(4, 4, STEP)], 1, 0)
+        seen = []
+        for run in range(runs):
+            call = decode_call(handle, 4, steps)
+            ready(handle, call.slot, [1, 2, 3, 4])
+            assert handle.decode(shape, call) == steps
+            fake.clear()
+            if run in (4, runs - 1):
+                gc.collect()
+                seen.append((arena.stats()["mapped"], resident()))
+        (mapped, before), (after, last) = seen
+        assert after == mapped
+        assert last - before < 8 << 20
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def test_a_fault_in_the_loop_is_told(fake: Fake, arena: RawArena) -> None:

@@ -34,29 +34,29 @@ def result(made: Dispatcher, tokens: int, uniform: bool, **more: object) -> tupl
     return (found.mode, key.tokens, key.reqs, key.uniform)
 
 
-def test_full_has_one_key_per_size_and_no_piecewise_keys() -> None:
+def test_D1_full_has_one_key_per_size_and_no_piecewise_keys() -> None:
     made = dispatcher(FULL)
     assert (len(made.keys(FULL)), len(made.keys(PIECEWISE))) == (4, 0)
 
 
-def test_pure_full_does_not_separate_uniform() -> None:
+def test_D2_pure_full_does_not_separate_uniform() -> None:
     made = dispatcher(FULL)
     assert result(made, 3, False) == result(made, 3, True) == (FULL, 4, 4, False)
 
 
-def test_piecewise_leaves_requests_open() -> None:
+def test_D3_piecewise_leaves_requests_open() -> None:
     made = dispatcher(PIECEWISE)
     assert result(made, 3, False) == result(made, 3, True) == (PIECEWISE, 4, None, False)
 
 
-def test_full_and_piecewise_gives_decode_the_full_graph() -> None:
+def test_D4_full_and_piecewise_gives_decode_the_full_graph() -> None:
     made = dispatcher(BOTH)
     assert result(made, 3, False) == (PIECEWISE, 4, None, False)
     assert result(made, 3, True) == (FULL, 4, 4, True)
     assert (len(made.keys(FULL)), len(made.keys(PIECEWISE))) == (4, 4)
 
 
-def test_full_decode_only_runs_mixed_steps_unpadded() -> None:
+def test_D5_full_decode_only_runs_mixed_steps_unpadded() -> None:
     made = dispatcher(DECODE_ONLY)
     assert result(made, 3, False) == (NONE, 3, None, False)
     assert result(made, 3, True) == (FULL, 4, 4, True)
@@ -65,19 +65,19 @@ def test_full_decode_only_runs_mixed_steps_unpadded() -> None:
 
 @pytest.mark.parametrize("mode", list(GraphMode))
 @pytest.mark.parametrize("uniform", [True, False])
-def test_above_the_largest_size_runs_raw(mode: GraphMode, uniform: bool) -> None:
+def test_D6_above_the_largest_size_runs_raw(mode: GraphMode, uniform: bool) -> None:
     assert result(dispatcher(mode), 9, uniform)[:2] == (NONE, 9)
 
 
 @pytest.mark.parametrize("mode", list(GraphMode))
-def test_before_keys_are_built_every_step_is_none(mode: GraphMode) -> None:
+def test_D7_before_keys_are_built_every_step_is_none(mode: GraphMode) -> None:
     found = Dispatcher.unbuilt(mode).dispatch(3, True)
     assert (found.mode, found.descriptor) == (NONE, BatchDescriptor(3))
     assert found.reason
 
 
 @pytest.mark.parametrize("mode", [FULL, DECODE_ONLY, NONE])
-def test_allowing_only_piecewise_without_its_key_is_an_error(mode: GraphMode) -> None:
+def test_D9_allowing_only_piecewise_without_its_key_is_an_error(mode: GraphMode) -> None:
     with pytest.raises(GraphError, match="no graph for a step of 3 tokens") as caught:
         dispatcher(mode).dispatch(3, False, allow=(PIECEWISE,))
     assert "piecewise" in caught.value.why
@@ -94,18 +94,18 @@ def test_allow_can_keep_a_step_out_of_full() -> None:
     assert "does not allow" in made.dispatch(3, True, allow=(PIECEWISE, NONE)).reason
 
 
-def test_capture_order_is_piecewise_first_each_largest_first() -> None:
+def test_D10_capture_order_is_piecewise_first_each_largest_first() -> None:
     order = [(mode, key.tokens) for mode, key in dispatcher(BOTH).capture_list()]
     expected = [(PIECEWISE, n) for n in (8, 4, 2, 1)] + [(FULL, n) for n in (8, 4, 2, 1)]
     assert order == expected
 
 
-def test_mode_none_captures_nothing() -> None:
+def test_D11_mode_none_captures_nothing() -> None:
     assert dispatcher(NONE).capture_list() == ()
 
 
 @pytest.mark.parametrize("mode", [DECODE_ONLY, BOTH])
-def test_sizes_that_are_no_multiple_of_the_query_length_are_refused(mode: GraphMode) -> None:
+def test_D13_sizes_that_are_no_multiple_of_the_query_length_are_refused(mode: GraphMode) -> None:
     with pytest.raises(ConfigError, match="not a multiple of the decode query length 3") as caught:
         dispatcher(mode, query_len=3)
     assert caught.value.hint == "use 3, 6, 9"
@@ -123,13 +123,13 @@ def test_uniform_tokens_that_are_not_whole_sequences_are_mixed() -> None:
     assert result(made, 4, True) == (PIECEWISE, 6, None, False)
 
 
-def test_a_compile_size_that_is_padded_away_is_refused() -> None:
+def test_D14_a_compile_size_that_is_padded_away_is_refused() -> None:
     with pytest.raises(ValueError, match="3 → 4"):
         dispatcher(PIECEWISE, compile_sizes=(3,))
     assert dispatcher(NONE, compile_sizes=(3,)).dispatch(3, False).mode is NONE
 
 
-def test_lora_cases() -> None:
+def test_D15_lora_cases() -> None:
     cases = lora_counts(4, specialise=True)
     assert set(cases) == {0, 1, 2, 4, 5}
     made = dispatcher(PIECEWISE, sizes=(1, 2), lora_cases=cases)
@@ -158,7 +158,7 @@ def test_a_lora_without_lora_graphs_runs_in_none() -> None:
         (AttentionHints(longest_sequence=101), "101 tokens is beyond the captured 100"),
     ],
 )
-def test_attention_makes_full_inadmissible(hints: AttentionHints, word: str) -> None:
+def test_D18_attention_makes_full_inadmissible(hints: AttentionHints, word: str) -> None:
     made = dispatcher(BOTH, longest_sequence=100)
     found = made.dispatch(3, True, attention=hints)
     assert (found.mode, found.descriptor) == (PIECEWISE, BatchDescriptor(4))
@@ -175,7 +175,7 @@ def test_a_sequence_inside_the_bucket_keeps_full() -> None:
 
 
 @pytest.mark.parametrize("mode", [PIECEWISE, BOTH])
-def test_piecewise_without_pieces_cannot_be_built(mode: GraphMode) -> None:
+def test_D17_piecewise_without_pieces_cannot_be_built(mode: GraphMode) -> None:
     with pytest.raises(ConfigError, match="needs pieces"):
         dispatcher(mode, pieces=False)
 
