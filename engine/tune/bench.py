@@ -16,6 +16,7 @@ from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, wr
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.layout import DTYPES
 from vcc.engine.graphs.table.types import NONE, NodeTable, Variant
+from vcc.engine.graphs.table.variants import variant_for
 from vcc.engine.tune.index import STORED, VARIANT
 from vcc.engine.tune.operands import random_bits
 from vcc.engine.tune.record import A_SCALE, W_SCALE, WORKSPACE, A, C, D, W, operand_sizes
@@ -68,7 +69,8 @@ def measure(
     Raises:
         DeviceError: out of memory, or a launch failed.
     """
-    variant = variant_for(table, shape)
+    rows, *family = astuple(shape)
+    variant = variant_for(table, tuple(family), rows)
     if shape.scales == BLOCKS and (variant is None or variant.reduce_kernel == NONE):
         entry = None  # a table of before, whose scales no stored product reads
     spare = max(
@@ -90,12 +92,6 @@ def faster(stored_ns: int, variant_ns: int) -> str:
     if stored_ns < 0:
         return VARIANT
     return STORED if variant_ns < 0 or stored_ns <= variant_ns else VARIANT
-
-
-def variant_for(table: NodeTable, shape: GemmShape) -> Variant | None:
-    """The kernel that the player takes for a product: the first that fits, in the table's order."""
-    rows, *family = astuple(shape)
-    return next((one for one in table.variants if one.fits(tuple(family), rows)), None)
 
 
 def partial_bytes(variant: Variant, shape: GemmShape) -> int:

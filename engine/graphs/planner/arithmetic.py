@@ -12,7 +12,6 @@ from math import gcd, prod
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.expr import most as expr_most
 
 SIZES: Mapping[str, int] = {
     **dict.fromkeys(("float64", "int64"), 8),
@@ -225,11 +224,6 @@ def is_dense(shape: Sequence[Expr], stride: Sequence[Expr]) -> bool:
     """Whether the strides are row-major without gaps; those of single elements do not matter."""
     wanted = zip(shape, stride, dense(shape), strict=True)
     return all(size == 1 or found == right for size, found, right in wanted)
-
-
-def largest(expr: Expr, highs: Mapping[str, int]) -> int:
-    """What the value never exceeds: that at the largest sizes, unless a remainder is taken."""
-    return expr_most(expr, highs)
 
 
 def _is(expr: Expr, head: str) -> bool:

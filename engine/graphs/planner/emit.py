@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import add, checked, largest
+from vcc.engine.graphs.expr import Expr, most
+from vcc.engine.graphs.planner.arithmetic import add, checked
 from vcc.engine.graphs.planner.flat import FlatLaunch, FlatNode, FlatProduct, Pointer
 from vcc.engine.graphs.planner.kernels import Key
 from vcc.engine.graphs.planner.memory import Memory
@@ -147,7 +147,7 @@ class Emitter:
         often = node.repeated
         if node.scales != "mixed" or not isinstance(often, int):
             return node
-        enough = largest(node.m, self._highs) <= often
+        enough = most(node.m, self._highs) <= often
         return replace(node, scales="rows") if enough else node
 
     def _other_kernel(self, node: FlatProduct) -> FlatLaunch | None:
@@ -181,17 +181,17 @@ class Emitter:
             packed, bits = FLOATS[number]
             (word,) = struct.unpack(bits, struct.pack(packed, value))
             return Param(number, 0, at, value=word)
-        if largest(value, self._highs) > MOST[number]:
+        if most(value, self._highs) > MOST[number]:
             raise CompileError(
                 f"argument {name} of kernel {kernel.function} does not fit {kind}",
-                f"{value!r:.80} reaches {largest(value, self._highs)} at the largest sizes",
+                f"{value!r:.80} reaches {most(value, self._highs)} at some size",
                 "lower max_num_batched_tokens",
             )
         return Param(number, 0, at, value=value)
 
     def _check_grid(self, node: FlatLaunch, kernel: CompiledKernel) -> None:
-        sizes = [largest(size, self._highs) for size in node.grid]
-        if any(size > most for size, most in zip(sizes, MOST_GRID, strict=True)):
+        sizes = [most(size, self._highs) for size in node.grid]
+        if any(size > limit for size, limit in zip(sizes, MOST_GRID, strict=True)):
             raise CompileError(
                 f"kernel {kernel.function} would be launched as {sizes} blocks",
                 f"at most {list(MOST_GRID)} are possible",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.planner.arithmetic import add, largest
+from vcc.engine.graphs.expr import most
+from vcc.engine.graphs.planner.arithmetic import add
 from vcc.engine.graphs.planner.emit import Emitter, Places, variants_for
 from vcc.engine.graphs.planner.flat import Flat, FlatLaunch, FlatNode, FlatProduct
 from vcc.engine.graphs.planner.kernels import compile_specs
@@ -214,7 +215,7 @@ def _scratch(node: FlatNode, variants: Sequence[GemmVariant], highs: Mapping[str
     if not isinstance(node, FlatProduct) or node.scales:
         return 0
     own = [variant for variant in variants if variant.dtype == node.dtype]
-    return gemm_scratch(own, node.n, node.k, "c" in node.operands, largest(node.m, highs))
+    return gemm_scratch(own, node.n, node.k, "c" in node.operands, most(node.m, highs))
 
 
 def _tensors(

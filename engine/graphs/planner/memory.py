@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vcc.engine.graphs.expr import Expr
+from vcc.engine.graphs.expr import Expr, most
 from vcc.engine.graphs.planner.arithmetic import (
     SIZES,
     add,
     ceildiv,
     elements,
-    largest,
     times,
 )
 from vcc.engine.graphs.planner.types import Geometry
@@ -88,7 +87,7 @@ def lifetimes(
         for name in names:
             spans.setdefault(name, [index, index])[1] = index
     return tuple(
-        Lifetime(name, largest(aligned(memories[name].size), highs), *spans[name])
+        Lifetime(name, most(aligned(memories[name].size), highs), *spans[name])
         for name in spans
         if memories[name].kind is RegionKind.WORKSPACE
     )

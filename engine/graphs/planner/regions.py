@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vcc.cache.errors import CompileError
-from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import largest
+from vcc.engine.graphs.expr import Expr, most
 from vcc.engine.graphs.planner.emit import Places
 from vcc.engine.graphs.planner.flat import Flat, pointers_of
 from vcc.engine.graphs.planner.memory import Lifetime, Memory, lifetimes, pack, stacked
@@ -61,7 +60,7 @@ def _inputs_of(drawn: Sequence[Drawn]) -> list[int]:
     They lie at the same place at every size: the host writes and reads there.
     """
     each = [
-        [largest(memory.size, one.step.highs) for memory in _of_kind(one, RegionKind.IO)]
+        [most(memory.size, one.step.highs) for memory in _of_kind(one, RegionKind.IO)]
         for one in drawn
     ]
     if len({len(sizes) for sizes in each}) != 1:

@@ -26,7 +26,6 @@ from vcc.engine.graphs.planner.arithmetic import (
     extent,
     floordiv,
     is_dense,
-    largest,
     rebuilt,
     times,
 )
@@ -99,7 +98,7 @@ def test_renaming_puts_other_sizes_in(expr: Any, first: Any, second: Any) -> Non
 @given(COUNTS)
 def test_what_a_table_holds_is_not_negative_and_below_its_largest(expr: Any) -> None:
     found = checked(rebuilt(expr, SAME))
-    by, highest = divisor(found), largest(found, {"T": 4096, "B": 128})
+    by, highest = divisor(found), most(found, {"T": 4096, "B": 128})
     for sizes in SAMPLES:
         value = evaluate(found, sizes)
         assert 0 <= value <= highest
