@@ -134,7 +134,7 @@ bench: install
 	$(BIN)/python tests/benchmarks/bench_steps.py
 	$(BIN)/python tests/benchmarks/bench_passes.py
 	$(BIN)/python tests/benchmarks/bench_experts.py
-	for case in memory memory-experts memory-experts-sm_90; do \
+	for case in memory memory-sm_90 memory-experts memory-experts-sm_90; do \
 	  $(BIN)/python tests/benchmarks/bench_memory.py --case $$case || exit; done
 	$(BIN)/python tests/benchmarks/bench_store.py
 
