@@ -22,7 +22,7 @@ OWN_KERNELS = frozenset(
         *("qk_norm_rope", "rope_kv_write", "topk_softmax"),
         *("expert_down", "expert_sum", "expert_tiles", "expert_up", "topk_sigmoid"),
         *("lora_expand", "lora_shrink", "scaled_linear"),
-        *("scaled_expert_down", "scaled_expert_up"),
+        *("scaled_expert_down", "scaled_expert_up", "spread_scales"),
     }
 )
 """Triton kernels of vcc's own operators."""
