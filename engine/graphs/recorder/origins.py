@@ -23,6 +23,7 @@ OWN_KERNELS = frozenset(
         *("expert_down", "expert_sum", "expert_tiles", "expert_up", "topk_sigmoid"),
         *("lora_expand", "lora_shrink", "scaled_linear"),
         *("scaled_expert_down", "scaled_expert_up", "spread_scales"),
+        "product",
     }
 )
 """Triton kernels of vcc's own operators."""
