@@ -7,6 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    from missed import why
+else:
+    from benchmarks.missed import why
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = ROOT / "docs" / "benchmarks", ROOT / "docs" / "benchmarks.md"
 
@@ -56,7 +61,9 @@ def gpu_section(name: str, content: dict[str, Any]) -> str:
     head = [f"### {name}", "", f"{content['what']}.", "", f"Machine: {where}.", ""]
     tables = content.get("tables", {})
     more = [line for title, rows in tables.items() for line in _free_table(title, rows)]
-    return "\n".join([*head, *_rows(content["rows"]), "", *more])
+    rows = "\n".join(_rows(content["rows"]))
+    said = why(name, rows)
+    return "\n".join([*head, rows, "", *([said] if said else []), *more])
 
 
 def _rows(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -106,7 +113,9 @@ def section(name: str, content: dict[str, Any]) -> str:
     """One benchmark: what, where, and its ratios beside their limits."""
     where = ", ".join(f"{key} {value}" for key, value in content["machine"].items())
     lines = [f"## {name}", "", f"{content['what']}.", "", f"Machine: {where}.", ""]
-    return "\n".join([*lines, *table(content), ""])
+    rows = "\n".join(table(content))
+    said = why(name, rows)
+    return "\n".join([*lines, rows, "", *([said] if said else [])])
 
 
 def table(content: dict[str, Any]) -> Iterator[str]:

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.gpu.common import Row
-from benchmarks.report import GPU_HEAD, PAGE, gpu_sections, page
+from benchmarks.missed import WHY, why
+from benchmarks.report import GPU_HEAD, PAGE, RESULTS, gpu_sections, page
 
 ROWS = (
     Row("speed", 31.25, "GB/s", 25, at_least=True),
@@ -34,6 +35,17 @@ def test_gpu_results_are_shown_with_limits_reached_and_missed(tmp_path: Path) ->
     assert "| gap | not measured | ≤ 20 | **missed** |" in boot
     assert "| | import | notes | weights |\n|---|---|---|---|\n| 1b | 0.1235 | n |  |" in boot
     assert other.startswith("### another")
+
+
+def test_a_missed_limit_has_its_reason_and_a_kept_one_none() -> None:
+    assert "AOTInductor" in why("compile", "| 16 layers | 0.7 | 0.6 | **above** |")
+    assert "0022" in why("decode-8b", "| gap | 45 us | ≤ 20 | **missed** |")
+    assert why("decode-8b", "| gap | 5 us | ≤ 20 | ok |") == ""
+
+
+def test_reasons_are_of_benchmarks_that_there_are() -> None:
+    names = {path.stem.removeprefix("gpu-").split("-")[0] for path in RESULTS.glob("*.json")}
+    assert WHY.keys() <= names
 
 
 def test_without_gpu_results_there_is_no_heading(tmp_path: Path) -> None:
