@@ -12,13 +12,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.products import place_products
 from vcc.engine.graphs.planner.reader import read_piece
+from vcc.engine.graphs.planner.residuals import add_in_products
 from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
 from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.torch_shim.fx_wrapper import compile_to_graph
@@ -76,7 +77,7 @@ def _compiled(
     fakes = fake_arguments(piece)
     given = [fake for fake, name in zip(fakes, arguments, strict=True) if name is not None]
     try:
-        compiled = compile_to_graph(returning(piece, kept), given, options, profile, place_products)
+        compiled = compile_to_graph(returning(piece, kept), given, options, profile, _place)
     except VccError:
         raise
     except Exception as error:
@@ -85,6 +86,12 @@ def _compiled(
             quoted(error),
         ) from error
     return read_piece(piece, compiled, arguments, profile.target)
+
+
+def _place(graph: Graph) -> None:
+    """What becomes of products, before Inductor lowers them."""
+    add_in_products(graph)
+    place_products(graph)
 
 
 def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:

@@ -31,7 +31,7 @@ def place_products(graph: Graph) -> None:
     for node in list(graph.nodes):
         if convolves(node):
             _replace(node, convolved)
-        elif node.target in PRODUCTS and _held(node):
+        elif node.target in PRODUCTS and held(node):
             _lay_out(node)
         elif node.target in PRODUCTS:
             _replace(node, PRODUCTS[node.target])
@@ -61,24 +61,24 @@ PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
 }
 
 
-def _held(node: Node) -> bool:
+def held(node: Node) -> bool:
     """Whether a gemm node can compute it: the right side is a dense [n, k] of known sizes."""
     if node.target is aten.bmm.default:
         return False
     right: Any = node.args[-1]
     sizes = right.meta["val"].shape
-    return all(isinstance(size, int) for size in sizes) and _is_dense(right.meta["val"].t())
+    return all(isinstance(size, int) for size in sizes) and is_dense(right.meta["val"].t())
 
 
 def _lay_out(node: Node) -> None:
     """Rows that lie apart, such as the first token of each text, are copied together."""
     left: Any = node.args[-2]
-    if not _is_dense(left.meta["val"]):
+    if not is_dense(left.meta["val"]):
         copied = call(node, aten.clone.default, left, memory_format=torch.contiguous_format)
         node.replace_input_with(left, copied)
 
 
-def _is_dense(value: Any) -> bool:
+def is_dense(value: Any) -> bool:
     """Whether a tensor is row-major without gaps at every size; adds no guard."""
     step: Any = 1
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
