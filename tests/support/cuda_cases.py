@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from vcc.engine.ops import native_experts, native_fused, native_torch
-from vcc.engine.ops.cuda.rows import FEW
 
 NATIVE: Mapping[str, Callable[..., Any]] = dict(
     [
@@ -190,7 +189,7 @@ def cache_cases(
                 yield Case("rope_kv_write", name, given, {"head_dim": dim})
 
 
-def many_cases(dtype: torch.dtype, tokens: int = FEW + 1) -> Iterator[Case]:
+def many_cases(dtype: torch.dtype, tokens: int = 129) -> Iterator[Case]:
     """More rows than are few: a thread has more of a gate's row, a block all heads of a token."""
     x, scale = {"x": rows((tokens, 2048), dtype)}, torch.tensor([0.017])
     yield Case("silu_and_mul", "many", x)

@@ -76,7 +76,8 @@ struct HeadShape {
 
   HeadShape(int64_t tokens, int64_t lanes, int64_t heads)
       : threads(std::min(kMostThreads, warps(lanes * ceildiv(heads, kHeadsAtOnce)))), shift(0) {
-    while (tokens <= kFew && threads << shift < lanes * heads) ++shift;
+    while (threads << shift < lanes * heads) ++shift;
+    if (tokens > most_few(int64_t{1} << shift)) shift = 0;
   }
 };
 

@@ -10,11 +10,13 @@ namespace vcc::cuda {
 constexpr int64_t kMostWidth = 16384, kNarrow = 8192;
 constexpr int64_t kWarp = 32, kChunk = 16, kSmallBlock = 256;
 constexpr int64_t kKept = 4, kKeptOfWideGates = 8, kTogether = 2;  // chunks of a thread
-constexpr int64_t kFew = 128;  // rows up to which more blocks take one
+constexpr int64_t kFewBlocks = 256;  // more blocks take a row as long as there are no more
 
 inline int64_t ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t warps(int64_t threads) { return ceildiv(threads, kWarp) * kWarp; }
 inline int64_t chunks_of(int64_t width, int64_t item) { return ceildiv(width * item, kChunk); }
+// How many rows are few, where so many blocks then take one.
+inline int64_t most_few(int64_t blocks) { return kFewBlocks / blocks; }
 inline int64_t power_of_two(int64_t value) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(value, 1))));
 }
@@ -38,7 +40,7 @@ inline RowShape row_shape(int64_t width, int64_t item, bool gated = false) {
 // The launch of parts of rows: blocks of a row where there are few rows, and where there are many.
 struct PartShape {
   int64_t few, many, threads;
-  int64_t row_blocks(int64_t rows) const { return rows <= kFew ? few : many; }
+  int64_t row_blocks(int64_t rows) const { return rows <= most_few(few) ? few : many; }
   int64_t blocks(int64_t rows) const { return row_blocks(rows) * rows; }
 };
 

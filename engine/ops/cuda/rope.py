@@ -30,7 +30,7 @@ from vcc.engine.ops.cuda.kv import (
     check_cache,
     scale_parameter,
 )
-from vcc.engine.ops.cuda.rows import if_few
+from vcc.engine.ops.cuda.rows import if_few, most_few
 
 HEADS_AT_ONCE, MOST_THREADS = 2, 256
 
@@ -51,7 +51,8 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     threads = threads_of(lanes, total)
     shift = shift_of(lanes * total, threads)
     sizes: dict[str, Expr] = {"heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
-    sizes |= {"half": half, "lanes": lanes, "shift": if_few(q.rows, shift, 0)}
+    few = most_few(1 << shift)
+    sizes |= {"half": half, "lanes": lanes, "shift": if_few(q.rows, few, shift, 0)}
     if cached:
         sizes["block_size"] = int(tensors["kv_cache"].shape[2])
     strided = ("q", "k", *(("v",) if cached else ()), "cos", "sin")
@@ -60,7 +61,7 @@ def rope_call(op: str, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]
     return CudaCall(
         op,
         cached_symbol(op, tensors, "q") if cached else f"vcc_{op}_{short_type(op, q, 'q')}",
-        times(if_few(q.rows, 1 << shift, 1), q.rows),
+        times(if_few(q.rows, few, 1 << shift, 1), q.rows),
         threads,
         (
             *pointers,

@@ -28,13 +28,18 @@ SMALL_BLOCK = 256
 TOGETHER = 2
 """Chunks of gate and of up that a thread has under way (kTogether)."""
 
-FEW = 128
-"""Rows up to which more blocks take one (kFewRows)."""
+FEW_BLOCKS = 256
+"""More blocks take a row as long as there are no more than so many: two of a multiprocessor."""
 
 
-def if_few(rows: Expr, few: int, many: int) -> Expr:
-    """`few`, which is not less than `many`, for at most `FEW` rows, and `many` for more."""
-    more = least(1, floordiv(rows, FEW + 1))  # a table has no comparison and no subtraction
+def most_few(blocks: int) -> int:
+    """How many rows are few, where so many blocks then take one."""
+    return FEW_BLOCKS // blocks
+
+
+def if_few(rows: Expr, most: int, few: int, many: int) -> Expr:
+    """`few`, which is not less than `many`, for at most `most` rows, and `many` for more."""
+    more = least(1, floordiv(rows, most + 1))  # a table has no comparison and no subtraction
     return add(many, times(few - many, modulo(add(more, 1), 2)))
 
 
@@ -83,7 +88,7 @@ class PartShape:
 
     def row_blocks(self, rows: Expr) -> Expr:
         """Blocks of a row."""
-        return if_few(rows, self.few, self.many)
+        return if_few(rows, most_few(self.few), self.few, self.many)
 
     def blocks(self, rows: Expr) -> Expr:
         """Size of the grid."""

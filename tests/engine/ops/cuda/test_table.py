@@ -26,7 +26,13 @@ from vcc.engine.graphs.expr import evaluate
 from vcc.engine.ops.cuda import cubins
 from vcc.engine.ops.cuda.call import CudaCall, Tensor, row_stride
 from vcc.engine.ops.cuda.kernel import kernel_of
-from vcc.engine.ops.cuda.rows import FEW, KEPT, KEPT_OF_WIDE_GATES, part_shape, row_shape
+from vcc.engine.ops.cuda.rows import (
+    KEPT,
+    KEPT_OF_WIDE_GATES,
+    most_few,
+    part_shape,
+    row_shape,
+)
 from vcc.engine.ops.cuda.table import BUILDERS, cuda_call
 from vcc.engine.ops.schemas import OPS
 from vcc.engine.ops.surfaces import csrc
@@ -123,13 +129,14 @@ def test_a_grid_is_an_expression_of_the_rows() -> None:
 @pytest.mark.parametrize("width", [8, 1024, 4096, 14336, 100000])
 def test_of_few_rows_more_blocks_take_one_until_a_thread_has_one_chunk(width: int) -> None:
     shape = part_shape(width, "bfloat16")
-    chunks = width // 8
-    assert shape.row_blocks(FEW) * shape.threads >= chunks > (shape.few - 1) * shape.threads
-    assert shape.row_blocks(FEW + 1) * shape.threads * 2 >= chunks
+    chunks, few = width // 8, most_few(shape.few)
+    assert shape.row_blocks(few) * shape.threads >= chunks > (shape.few - 1) * shape.threads
+    assert shape.row_blocks(few + 1) * shape.threads * 2 >= chunks
+    assert shape.blocks(few) <= 256
     rows = shape.blocks("T")  # as a table has it, for any number of rows
-    for tokens in (1, 2, FEW, FEW + 1, 5 * FEW):
+    for tokens in (1, 2, few, few + 1, 5 * few):
         assert evaluate(rows, {"T": tokens}) == shape.blocks(tokens)
-        assert shape.blocks(tokens) == tokens * (shape.few if tokens <= FEW else shape.many)
+        assert shape.blocks(tokens) == tokens * (shape.few if tokens <= few else shape.many)
 
 
 def test_of_few_tokens_more_blocks_take_one_until_a_thread_has_one_head() -> None:
@@ -138,7 +145,7 @@ def test_of_few_tokens_more_blocks_take_one_until_a_thread_has_one_head() -> Non
     given = {"q": q, "k": k, "cos": angles, "sin": angles}
     call = cuda_call("rotary_embedding", given, {"head_dim": 128})
     values = {one.name: one.value for one in call.parameters}
-    for tokens, shift in ((1, 1), (FEW, 1), (FEW + 1, 0), (8192, 0)):
+    for tokens, shift in ((1, 1), (128, 1), (129, 0), (8192, 0)):
         assert evaluate(values["shift"], {"T": tokens}) == shift
         assert evaluate(call.blocks, {"T": tokens}) == tokens << shift
     assert call.threads << 1 == 40 * values["lanes"]
