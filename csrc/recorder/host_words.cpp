@@ -1,28 +1,20 @@
 #include "recorder/host_words.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
-#include <memory>
-#include <string_view>
+
+#include "recorder/mappings.h"
 
 namespace vcc::recorder {
 
 HostWords::HostWords() {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/maps", "re"),
-                                                             &std::fclose);
-  if (file == nullptr) return;
-  char line[4352];  // a path may be as long as PATH_MAX
-  while (std::fgets(line, sizeof line, file.get()) != nullptr) {
-    unsigned long start = 0, end = 0;
-    char modes[5] = {}, path[8] = {};
-    if (std::sscanf(line, "%lx-%lx %4s %*s %*s %*s %6s", &start, &end, modes, path) < 3) continue;
-    const bool device = std::string_view(path).starts_with("/dev/");
-    if (modes[0] != 'r' || modes[3] != 'p' || device) continue;
-    if (!ranges_.empty() && ranges_.back().second == start) {
-      ranges_.back().second = end;
+  for (const Mapping& one : read_mappings()) {
+    const bool is_private = one.modes.starts_with('r') && one.modes.ends_with('p');
+    if (!is_private || one.name.starts_with("/dev/")) continue;
+    if (!ranges_.empty() && ranges_.back().second == one.start) {
+      ranges_.back().second = one.end;
     } else {
-      ranges_.emplace_back(start, end);
+      ranges_.emplace_back(one.start, one.end);
     }
   }
 }

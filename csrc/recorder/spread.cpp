@@ -4,14 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "abi/error.h"
+#include "recorder/mappings.h"
 
 namespace vcc::recorder {
 
@@ -37,32 +36,28 @@ uint64_t take(size_t bytes) {
   return reinterpret_cast<uint64_t>(block);
 }
 
-struct Mapping {
-  uint64_t start, end;
-  bool heap;
-};
-
 // What lies below the stack, in order.
-std::vector<Mapping> mappings() {
-  std::vector<Mapping> found;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/maps", "re"),
-                                                             &std::fclose);
-  char line[4352];  // a path may be as long as PATH_MAX
-  while (file != nullptr && std::fgets(line, sizeof line, file.get()) != nullptr) {
-    unsigned long start = 0, end = 0;
-    if (std::sscanf(line, "%lx-%lx", &start, &end) != 2) continue;
-    const auto here = reinterpret_cast<uint64_t>(&start);
-    if (std::strstr(line, "[stack]") != nullptr || (start <= here && here < end)) break;
-    found.push_back({start, end, std::strstr(line, "[heap]") != nullptr});
-  }
-  return found;
+std::vector<Mapping> below_stack() {
+  std::vector<Mapping> all = read_mappings();
+  const auto here = reinterpret_cast<uint64_t>(&all);
+  const auto stack = std::find_if(all.begin(), all.end(), [&](const Mapping& one) {
+    return one.name == "[stack]" || (one.start <= here && here < one.end);
+  });
+  all.erase(stack, all.end());
+  return all;
 }
 
+bool is_heap(const Mapping& one) { return one.name == "[heap]"; }
+
+struct Span {
+  uint64_t start = 0, end = 0;
+};
+
 // The heap that grows: none where malloc has only mappings.
-Mapping heap() {
-  Mapping found = {0, 0, true};
-  for (const Mapping& one : mappings()) {
-    if (!one.heap) continue;
+Span heap() {
+  Span found;
+  for (const Mapping& one : below_stack()) {
+    if (!is_heap(one)) continue;
     if (found.end == 0) found.start = one.start;
     found.end = one.end;
   }
@@ -72,7 +67,7 @@ Mapping heap() {
 // Blocks of one size until one lies apart from the heap as it was: behind its end, or in a mapping
 // of its own, which lies below the heap where the stack has no limit. So no more is taken than the
 // heap had.
-void use_up(size_t bytes, const Mapping& heap) {
+void use_up(size_t bytes, const Span& heap) {
   for (uint64_t at = take(bytes); heap.start <= at && at < heap.end; at = take(bytes)) {
   }
 }
@@ -86,14 +81,14 @@ void* map_nothing(uint64_t wish, uint64_t bytes, int how) {
 // All holes but those in which the heap and the mappings grow. They grow towards each other in one,
 // or each in its own where the stack has no limit.
 void fill_holes() {
-  const std::vector<Mapping> all = mappings();
+  const std::vector<Mapping> all = below_stack();
   uint64_t largest = 0;
   for (size_t i = 1; i < all.size(); ++i) {
     largest = std::max(largest, all[i].start - all[i - 1].end);
   }
   for (size_t i = 1; i < all.size(); ++i) {
     const uint64_t end = all[i - 1].end, hole = all[i].start - end;
-    if (hole == 0 || hole >= largest / 4 || all[i - 1].heap) continue;
+    if (hole == 0 || hole >= largest / 4 || is_heap(all[i - 1])) continue;
     map_nothing(end, hole, MAP_FIXED_NOREPLACE);  // a hole that is gone is no fault
   }
 }
@@ -101,7 +96,7 @@ void fill_holes() {
 }  // namespace
 
 void spread_heap(uint64_t bytes) {
-  const Mapping before = heap();
+  const Span before = heap();
   // Larger sizes first: what is left of a block is smaller than its size.
   for (size_t size = kLargest; size > kSmall; size /= 2) use_up(size - kHeader, before);
   for (size_t size = kSmall; size > kStep; size -= kStep) use_up(size - kHeader, before);
