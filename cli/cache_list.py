@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SHOWN = {
     "dtype": "model.dtype",
+    "kv_cache_dtype": "model.kv_cache_dtype",
     "compile": "config.mode",
     "backend": "config.backend",
     "mode": "config.cuda_graph_mode",
@@ -123,7 +124,14 @@ def item_dict(item: Item) -> dict[str, object]:
         "pinned": item.pinned,
         "in_use": item.holders,
         **{name: item.shown.get(label, "") for name, label in SHOWN.items()},
+        "max_loras": slots_of(item),
     }
+
+
+def slots_of(item: Item) -> int:
+    """Adapters that a step of an artifact can hold; 0 where its code has no place for any."""
+    slots = item.shown.get("model.max_loras", "")
+    return int(slots) if item.shown.get("model.enable_lora") == "true" and slots.isdecimal() else 0
 
 
 def compile_text(item: Item) -> str:
@@ -131,6 +139,17 @@ def compile_text(item: Item) -> str:
     mode = item.shown.get(SHOWN["compile"], "-")
     eager = item.shown.get(SHOWN["backend"]) == "eager" and mode in _IN_PIECES
     return f"{mode} (eager)" if eager else mode
+
+
+def dtype_text(item: Item) -> str:
+    """The element type of an artifact, that of its KV cache where it is another, and its slots."""
+    dtype, cache = (item.shown.get(SHOWN[name], "") for name in ("dtype", "kv_cache_dtype"))
+    slots = slots_of(item)
+    parts = (dtype or "-", f"{cache} KV" if cache else "", f"{slots} LoRA" if slots else "")
+    return ", ".join(filter(None, parts))
+
+
+_TEXTS = {"dtype": dtype_text, "compile": compile_text}
 
 
 def _row(item: Item, tier: str | None) -> tuple[str, ...]:
@@ -141,10 +160,7 @@ def _row(item: Item, tier: str | None) -> tuple[str, ...]:
         age_text(item.idle),
         size_text(item.size),
         str(item.hits),
-        *(
-            compile_text(item) if n == "compile" else item.shown.get(SHOWN[n], "-")
-            for n in _COLUMNS
-        ),
+        *(_TEXTS[n](item) if n in _TEXTS else item.shown.get(SHOWN[n], "-") for n in _COLUMNS),
         *(() if tier is None else (tier,)),
         item.title + marks,
     )

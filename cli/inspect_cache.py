@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from vcc.cli import options
-from vcc.cli.cache_list import compile_text
+from vcc.cli.cache_list import compile_text, dtype_text
 from vcc.cli.console import age_text, columns, note, out, out_json, size_text
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def _row(item: Item) -> tuple[str, ...]:
         item.artifact[:12],
         age_text(item.age),
         size_text(item.size),
-        *(item.shown.get(label, "-") for label in ("target", "model.dtype")),
+        item.shown.get("target", "-"),
+        dtype_text(item),
         compile_text(item),
         item.shown.get("config.cuda_graph_mode", "-"),
         item.title.split(TITLE)[0],

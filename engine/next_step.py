@@ -90,6 +90,7 @@ def _model(request: BuildRequest) -> Iterator[str]:
     model = request.model
     for option, value in (
         ("--dtype", model.dtype and model.dtype.value),
+        ("--kv-cache-dtype", model.kv_cache_dtype and model.kv_cache_dtype.value),
         ("--revision", model.revision),
         ("--weights", request.weights),
         ("--max-model-len", model.max_model_len),

@@ -1,7 +1,7 @@
 """The index of lists: what refs say, in one file, so that thousands are not opened one by one.
 
     notes/index = magic sum body
-    magic       = "vcc-index 2" LF
+    magic       = "vcc-index 3" LF
     sum         = XXH3-128 of body, 16 bytes
     body        = MessagePack of Index
 
@@ -30,7 +30,7 @@ from vcc.cache.refs import REFS
 from vcc.cache.safety import check_folder
 from vcc.cache.trouble import Unsafe
 
-INDEX, MAGIC = "index", b"vcc-index 2\n"
+INDEX, MAGIC = "index", b"vcc-index 3\n"
 MOST_BYTES = 256 << 20
 WORTH = 500
 """Refs that a list must have opened before an index is written for the next one."""

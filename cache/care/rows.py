@@ -22,6 +22,7 @@ from vcc.cache.safety import check_folder
 LABELS = (
     *("model.dtype", "config.mode", "config.backend", "config.cuda_graph_mode"),
     *("target", "model.digest"),
+    *("model.kv_cache_dtype", "model.enable_lora", "model.max_loras"),
 )
 _SUM = 66
 # In JSON a quotation mark inside text has a backslash before it, so `["` begins a pair and nothing

@@ -67,6 +67,28 @@ def test_artifacts_whose_pieces_are_not_compiled_have_a_mark(vcc, own_store):
     assert [one["backend"] for one in found] == ["eager", "inductor", "eager"]
 
 
+def test_lists_tell_a_cache_in_fp8_and_places_for_adapters(vcc, own_store):
+    store = quiet(own_store)
+    models = (
+        {"model.kv_cache_dtype": "fp8"},
+        {"model.enable_lora": "true", "model.max_loras": "3"},
+        {"model.enable_lora": "false", "model.max_loras": "null"},
+        {"model.kv_cache_dtype": "fp8", "model.enable_lora": "true", "model.max_loras": "4"},
+    )
+    for number, model in enumerate(models):
+        pairs = {"model.digest": "0" * 64, "model.dtype": "bf16", **model}
+        request = tuple(sorted(pairs.items()))
+        manifest = manifest_of(request=request, open_fields=(), title="m", created=9 - number)
+        store.publish(manifest, BLOBS)
+    told = ["bf16, fp8 KV ", "bf16, 3 LoRA ", "bf16 ", "bf16, fp8 KV, 4 LoRA "]
+    for words in (("cache", "ls"), ("inspect", "cache")):
+        _, *rows = vcc(*words).out.splitlines()
+        assert all(text in row for text, row in zip(told, rows, strict=True))
+    found = vcc("cache", "ls", "--json").json["artifacts"]
+    assert [one["kv_cache_dtype"] for one in found] == ["fp8", "", "", "fp8"]
+    assert [one["max_loras"] for one in found] == [0, 3, 0, 4]
+
+
 def test_ls_tells_lower_stores_apart(vcc, two, own_store, monkeypatch, tmp_path):
     monkeypatch.setenv("VCC_LOWER_DIRS", str(own_store))
     quiet(tmp_path / "local").publish(manifest_of(title="local one"), BLOBS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -12,12 +13,14 @@ from vcc.cache.settings import cache_root
 from vcc.cli import main
 from vcc.engine.config.parse import parse_config, parse_model
 from vcc.engine.config.target import Target
-from vcc.engine.config.types import ParallelConfig
+from vcc.engine.config.types import ModelConfig, ParallelConfig
 from vcc.engine.models.source import open_source
 from vcc.engine.next_step import compile_command, how_to_build
 from vcc.engine.request import BuildRequest, settle
 from vcc.engine.runtime import host
 from vcc.engine.runtime.host import NotHere
+
+OPTIONS = Path(__file__).parents[1] / "cli" / "options.json"
 
 
 @pytest.fixture
@@ -50,6 +53,39 @@ def hint(request, refused=None, root=None):
 
 def test_nothing_said_is_nothing_repeated() -> None:
     assert hint(asked()) == "build it: vcc compile demo"
+
+
+MODEL_OPTIONS = {
+    "dtype": "fp32",
+    "kv_cache_dtype": "fp8",
+    "revision": "main",
+    "max_model_len": 64,
+    "max_num_seqs": 4,
+    "max_num_batched_tokens": 32,
+    "max_loras": 3,
+    "max_lora_rank": 8,
+    "lora_target_modules": ["q_proj"],
+    "enable_lora": True,
+}
+"""Fields of a model that the command line has options for, with a value each."""
+
+
+@pytest.mark.parametrize("field", MODEL_OPTIONS)
+def test_each_option_of_a_model_is_repeated(field: str) -> None:
+    value = MODEL_OPTIONS[field]
+    command = shlex.split(compile_command(asked(**{field: value}), cache_root()))
+    option = f"--{field.replace('_', '-')}"
+    assert option in command
+    if value is not True:
+        (said,) = value if isinstance(value, list) else (value,)
+        assert command[command.index(option) + 1] == str(said)
+
+
+def test_every_option_of_a_model_has_a_case_here() -> None:
+    known = json.loads(OPTIONS.read_text())["vcc compile"]
+    fields = {one.name for one in dataclasses.fields(ModelConfig)}
+    given = {name.removeprefix("--").replace("-", "_") for name in known}
+    assert fields & given == MODEL_OPTIONS.keys()
 
 
 def test_what_was_said_is_repeated() -> None:

@@ -95,7 +95,7 @@ def damaged(data: bytes) -> dict[str, bytes | None]:
         "empty": b"",
         "cut": data[: len(data) // 2],
         "flipped": data[:-5] + bytes([data[-5] ^ 1]) + data[-4:],
-        "later version": b"vcc-index 3\n" + data[len(MAGIC) :],
+        "later version": b"vcc-index 4\n" + data[len(MAGIC) :],
         "of another form": MAGIC + xxhash.xxh3_128_digest(other) + other,
         "sum of something else": MAGIC + xxhash.xxh3_128_digest(b"") + body,
     }
