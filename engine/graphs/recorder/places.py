@@ -58,10 +58,13 @@ class Places:
         return self.in_region(value) or self.known[capture].is_reserved(value)
 
     def pointer(self, first: int, second: int) -> tuple[int, int] | None:
-        """The region, and the offset in it, that lay at these addresses in the two places."""
+        """The region, and the offset in it, that lay at these addresses in the two places.
+
+        Its end counts, where a kernel may stop: nothing else begins there.
+        """
         for move in self.moves:
             offset = first - move.first
-            if 0 <= offset < move.size and second - move.second == offset:
+            if 0 <= offset <= move.size and second - move.second == offset:
                 return move.region, offset
         return None
 

@@ -66,7 +66,7 @@ def test_of_one_process_what_moved_and_is_more_than_half_an_old_address_is_refus
     assert relocate("n", below, PLACES).pointers == ()
     for first, second in (
         (SPACE.first + 64 ^ 1 << 50, SPACE.second + 64 ^ 1 << 50),
-        (SPACE.first + SPACE.size, SPACE.second + SPACE.size),
+        (SPACE.first + SPACE.size + 8, SPACE.second + SPACE.size + 8),
         (0x6022_E707_0000, 0x4022_E707_0000 + 64),
         (SPACE.first % 2**32, SPACE.second % 2**32),
         (0x186, 0x1CC),

@@ -20,13 +20,13 @@ def test_a_word_that_moves_with_its_region_is_a_pointer() -> None:
     assert found.block == bytes(8)
 
 
-def test_the_end_of_a_region_belongs_to_nobody() -> None:
-    end = SPACE.size
-    found = relocate(
-        "n", captured((SPACE.first + end, SPACE.second + end, SPACE.first + end)), PLACES
-    )
-    assert found.pointers == ()
-    assert len(found.unsteady) == 1
+def test_the_end_of_a_region_moves_with_it_and_what_lies_behind_is_nobodys() -> None:
+    """Kernels take where their input begins and where it ends."""
+    ends = [SPACE.size + by for by in (0, 8)]
+    words = [(SPACE.first + at, SPACE.second + at, SPACE.first + at) for at in ends]
+    found = relocate("n", captured(*words), PLACES)
+    assert found.pointers == ((0, 1, SPACE.size),)
+    assert [told.split(" was ")[0] for told in found.unsteady] == ["byte 8"]
 
 
 def test_equal_words_stay() -> None:
