@@ -276,3 +276,13 @@ def test_a_run_opens_the_gpu_before_anything_else(monkeypatch, words, begun):
     monkeypatch.setattr(device, "warm_up", lambda: calls.append(1))
     main._begin(words.split())
     assert bool(calls) == begun
+
+
+def test_the_interpreters_end_looks_through_nothing_that_torch_has_made() -> None:
+    """With torch loaded its last collections take longer than a warm answer to a short prompt."""
+    code = (
+        "import atexit, gc; from vcc.cli.main import main; frozen = gc.get_freeze_count;"
+        "atexit.register(lambda: print('frozen', frozen() > 1000)); main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "frozen True" in done.stdout
