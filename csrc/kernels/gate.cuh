@@ -43,14 +43,14 @@ __device__ inline Chunk gated(const Chunk& gate, const Chunk& up, const Act& act
 constexpr int kTogether = 2;  // chunks of gate and of up that a thread has, of many rows
 constexpr int kLoaded = 4;    // the same that it has under way where it keeps a row's results
 
-// What becomes of a result, which lies `ahead` values behind `home`; where kBlock, whole blocks.
+// What becomes of a result, which lies `ahead` values behind `home`; where kBlock, whole blocks,
+// whose scale goes to `scale`.
 template <Quant kQuant, bool kAligned, class T>
 __device__ inline void put(const Gated<T>& g, const Chunk& chunk, const Divider& divide,
-                           int64_t home, int ahead, int left) {
+                           int64_t home, int ahead, int left, float* scale) {
   if constexpr (kQuant == Quant::kNone) {
     store<kAligned>(g.out + home + ahead, chunk, left);
   } else if constexpr (kQuant == Quant::kBlock) {
-    float* scale = g.scales + static_cast<uint64_t>(home) / kBlockValues + ahead / kBlockValues;
     store_block<kAligned, T>(g.quantised + home + ahead, scale, chunk, left, g.least);
   } else {
     store_quantised<kAligned, T>(g.quantised + home + ahead, chunk, divide, left);
@@ -85,12 +85,13 @@ __device__ inline void gate_part(const Gated<T>& g, const Act& act) {
       if constexpr (kQuant == Quant::kBlock && kAligned) {
         keep_packed(gate[i]);
       } else {
-        put<kQuant, kAligned>(g, gate[i], divide, home, at, g.width - first - at);
+        put<kQuant, kAligned>(g, gate[i], divide, home, at, g.width - first - at,
+                              scale_place(g.scales, row, first + at, g.rows));
       }
     }
     if constexpr (kQuant == Quant::kBlock && kAligned) {
-      float* scales = g.scales + static_cast<uint64_t>(home) / kBlockValues;
-      store_blocks(T{}, g.quantised + home, scales, gate, kApart, g.width - first, g.least);
+      float* scales = scale_place(g.scales, row, first, g.rows);
+      store_blocks(T{}, g.quantised + home, scales, g.rows, gate, kApart, g.width - first, g.least);
     }
   }
 }

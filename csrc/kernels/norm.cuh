@@ -64,14 +64,13 @@ __device__ inline float row_squares(const Chunk (&part)[kCount], int row_threads
 }
 
 // What becomes of a normed chunk, which lies `ahead` values behind `home`; where kBlock, whole
-// blocks.
+// blocks, whose scale goes to `scale`.
 template <Quant kQuant, bool kAligned, class T>
 __device__ inline void put(const Norm<T>& n, const Chunk& chunk, const Divider& divide,
-                           int64_t home, int ahead, int left) {
+                           int64_t home, int ahead, int left, float* scale = nullptr) {
   if constexpr (kQuant == Quant::kNone) {
     store<kAligned>(n.out + home + ahead, chunk, left);
   } else if constexpr (kQuant == Quant::kBlock) {
-    float* scale = n.scales + static_cast<uint64_t>(home) / kBlockValues + ahead / kBlockValues;
     store_block<kAligned, T>(n.quantised + home + ahead, scale, chunk, left, n.least);
   } else {
     store_quantised<kAligned, T>(n.quantised + home + ahead, chunk, divide, left);
@@ -140,8 +139,8 @@ __device__ inline void norm_kept(const Norm<T>& n) {
     if (kQuant == Quant::kRow && left > at) largest.add(part[i]);
   }
   if constexpr (kQuant == Quant::kBlock) {
-    float* scales = n.scales + static_cast<uint64_t>(home) / kBlockValues;
-    store_blocks(T{}, n.quantised + home, scales, part, kApart, left, n.least);
+    float* scales = scale_place(n.scales, place.row, first, n.rows);
+    store_blocks(T{}, n.quantised + home, scales, n.rows, part, kApart, left, n.least);
     return;
   }
   const Divider divide = row_divider<kQuant>(n, place, given, largest.value());
@@ -190,7 +189,8 @@ __device__ inline void norm_again(const Norm<T>& n) {
   const Divider divide = row_divider<kQuant>(n, place, given, most);
 #pragma unroll 1
   for (int at = first; at < end; at += step) {
-    put<kQuant, false>(n, normed(at), divide, place.row * n.width + at, 0, width - at);
+    put<kQuant, false>(n, normed(at), divide, place.row * n.width + at, 0, width - at,
+                       scale_place(n.scales, place.row, at, n.rows));
   }
 }
 

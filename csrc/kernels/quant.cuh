@@ -186,20 +186,27 @@ __device__ inline OwnScale own_scale(const Chunk (&part)[kCount], float least) {
   return {lane / kLanesOfScale<kCount> % kCount, scaling_of(own, least)};
 }
 
-// Chunks that lie `apart` values apart, aligned: all lanes of a warp call this.
+// Where the scale of a block of a row lies: those of a block of all rows together, as products read
+// them.
+__device__ inline float* scale_place(float* scales, int64_t row, int at, int rows) {
+  return scales + row + int64_t{at / kBlockValues} * rows;
+}
+
+// Chunks that lie `apart` values apart, aligned: all lanes of a warp call this. `scales` is the
+// place of the first, and those of neighbouring blocks lie `rows` apart.
 template <int kCount, class T>
-__device__ inline void store_blocks(T, fp8* to, float* scales, const Chunk (&part)[kCount],
-                                    int apart, int left, float least) {
+__device__ inline void store_blocks(T, fp8* to, float* scales, int rows,
+                                    const Chunk (&part)[kCount], int apart, int left, float least) {
   if constexpr (sizeof(T) == 4 || kCount == 1) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      store_block<true, T>(to + i * apart, scales + i * apart / kBlockValues, part[i],
+      store_block<true, T>(to + i * apart, scale_place(scales, 0, i * apart, rows), part[i],
                            left - i * apart, least);
     }
   } else {
     const OwnScale own = own_scale<kCount, T>(part, least);
     if (left > own.chunk * apart) {
-      write_value(scales + own.chunk * apart / kBlockValues, own.by.scale);
+      write_value(scale_place(scales, 0, own.chunk * apart, rows), own.by.scale);
     }
     const bool common = !__any_sync(kAll, own.by.divide.lifted);
 #pragma unroll

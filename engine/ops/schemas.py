@@ -7,6 +7,7 @@ native library only adds CPU implementations. `torch.library.Library` is used an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,8 +71,15 @@ def _fp8(x: Tensor, width: int) -> Tensor:
 
 
 def _fp8_and_scales(x: Tensor, width: int, block_size: int) -> tuple[Tensor, Tensor]:
-    scales = (*x.shape[:-1], width // block_size if block_size else 1)
-    return _fp8(x, width), x.new_empty(scales, dtype=torch.float32)
+    shape = (*x.shape[:-1], width // block_size if block_size else 1)
+    scales = x.new_empty(shape, dtype=torch.float32)
+    # On CUDA those of a block of all rows lie together. A fake tensor says in here that it is on
+    # `meta`, and beside that for which device it stands.
+    if shape[-1] != 1 and getattr(x, "fake_device", x.device).type == "cuda":
+        rows = math.prod(shape[:-1])
+        strides = [math.prod(shape[at + 1 : -1]) for at in range(len(shape) - 1)]
+        scales = x.new_empty_strided(shape, (*strides, rows), dtype=torch.float32)
+    return _fp8(x, width), scales
 
 
 def _norm_quant(x: Tensor, *_: object) -> Tensor:

@@ -75,11 +75,10 @@ def differences(case: Case, fake: Fake) -> Iterator[str]:
     if found != wanted:
         yield f"{case.op} {case.name}: {found} is not {wanted}"
     for one in call.results:
-        if (tuple(made[one.name].shape), str(made[one.name].dtype)) != (
-            one.shape,
-            f"torch.{one.dtype}",
-        ):
-            yield f"{case.op} {case.name}: result {one.name} is {made[one.name].shape}"
+        result = made[one.name]
+        told = (tuple(result.shape), result.stride(), str(result.dtype))
+        if told != (one.shape, one.stride, f"torch.{one.dtype}"):
+            yield f"{case.op} {case.name}: result {one.name} is {told}"
 
 
 def refusals() -> dict[str, str]:

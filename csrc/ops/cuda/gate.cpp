@@ -59,7 +59,7 @@ std::tuple<Tensor, Tensor> run_dynamic(const Gate& g, const char* base, int64_t 
   const Tensor out =
       torch::stable::new_empty(g.x, sizes_with(g.x, half.width), ScalarType::Float8_e4m3fn);
   const int64_t each = block_size != 0 ? half.width / block_size : 1;
-  const Tensor scales = torch::stable::new_empty(g.x, sizes_with(g.x, each), ScalarType::Float);
+  const Tensor scales = new_scales(g.x, each);
   const RowShape rows = row_shape(half.width, half.item, true);
   const PartShape parts = part_shape(half.width, half.item);
   Launch launch(g.op);

@@ -67,7 +67,7 @@ Results run(const Norm& n) {
   launch.tensor(made.out);
   if (dynamic) {
     const int64_t each = n.block_size != 0 ? x.width / n.block_size : 1;
-    made.scales = torch::stable::new_empty(n.x, sizes_with(n.x, each), ScalarType::Float);
+    made.scales = new_scales(n.x, each);
     launch.tensor(made.scales);
   }
   if (residual) {

@@ -1,6 +1,7 @@
 // Checks of CUDA tensors, and how they are seen as rows. Messages name operator and argument.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,18 @@ inline std::vector<int64_t> sizes_with(const Tensor& t, int64_t last) {
   std::vector<int64_t> sizes(t.sizes().begin(), t.sizes().end());
   sizes.back() = last;
   return sizes;
+}
+
+// Scales of quantised rows like t, `each` for a row; those of a block of all rows lie together.
+inline Tensor new_scales(const Tensor& t, int64_t each) {
+  std::vector<int64_t> sizes = sizes_with(t, each);
+  if (each == 1) return torch::stable::new_empty(t, sizes, ScalarType::Float);
+  std::rotate(sizes.begin(), sizes.end() - 1, sizes.end());
+  Tensor scales = torch::stable::new_empty(t, sizes, ScalarType::Float);
+  for (int64_t dim = 1; dim < t.dim(); ++dim) {
+    scales = torch::stable::transpose(scales, dim - 1, dim);
+  }
+  return scales;
 }
 
 inline void check_scale(const Tensor& scale, const char* op) {

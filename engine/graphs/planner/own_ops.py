@@ -7,7 +7,6 @@ from typing import Any
 
 from torch.fx import Node
 
-from vcc.engine.graphs.planner.arithmetic import dense
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.types import Geometry, Launch, Placed
 from vcc.engine.ops.cuda.call import CudaCall, Tensor
@@ -66,7 +65,7 @@ def own_launch(node: Node, call: CudaCall, arch: str) -> tuple[Launch, dict[str,
     }
     access = {one.name: ACCESS[one.written] for one in call.parameters if one.kind.startswith("*")}
     geometries = {
-        results[one.name]: Geometry(one.dtype, one.shape, dense(one.shape)) for one in call.results
+        results[one.name]: Geometry(one.dtype, one.shape, one.stride) for one in call.results
     }
     grid = (call.blocks, 1, 1)
     return Launch(kernel_of(call, arch), grid, arguments, access), geometries

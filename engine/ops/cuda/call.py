@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vcc.cache.errors import CompileError
 from vcc.engine.graphs.expr import Expr
-from vcc.engine.graphs.planner.arithmetic import elements, is_dense, times
+from vcc.engine.graphs.planner.arithmetic import dense, elements, is_dense, times
 
 TYPES: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """Element type of activations -> the suffix of its kernels."""
@@ -61,11 +61,22 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A dense tensor that an operator returns, and the parameter that it is written through."""
+    """A tensor that an operator returns, and the parameter that it is written through.
+
+    It is dense: row-major, or its last dimension comes first in memory (`last_first`).
+    """
 
     name: str
     dtype: str
     shape: tuple[Expr, ...]
+    last_first: bool = False
+
+    @property
+    def stride(self) -> tuple[Expr, ...]:
+        """In elements."""
+        if not self.last_first:
+            return dense(self.shape)
+        return (*dense(self.shape[:-1]), elements(self.shape[:-1]))
 
 
 @dataclass(frozen=True, slots=True)

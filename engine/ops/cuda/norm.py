@@ -95,9 +95,10 @@ def form(op: str, width: int, numbers: Mapping[str, Any]) -> str:
 
 
 def scales_of(x: Tensor, width: int, numbers: Mapping[str, Any]) -> Result:
-    """The scales of a quantisation by row or block."""
+    """The scales of a quantisation by row or block; those of a block of all rows lie together."""
     size = int(numbers["block_size"])
-    return Result("scales", "float32", (*x.shape[:-1], width // size if size else 1))
+    shape = (*x.shape[:-1], width // size if size else 1)
+    return Result("scales", "float32", shape, last_first=shape[-1] != 1)
 
 
 def _symbol(op: str, x: Tensor, wide: bool, numbers: Mapping[str, Any]) -> str:
