@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_local_buffers_readers_only(monkeypatch: pytest.MonkeyPatch) -> None:
         assert body.get_read_expr("read") == 0
         assert body.get_read_expr("absent") is None
     assert LoopBody.get_read_expr is found
+
+
+@pytest.mark.parametrize("model", [written_over_an_addend, table_of_its_own])
+def test_torch_still_needs_it(
+    model: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 196570 of pytorch; where this fails, `readers_only` is for older ones alone."""
+    monkeypatch.setattr(inductor, "readers_only", nullcontext)
+    with pytest.raises(Exception, match="KeyError"):
+        source_of(first_piece(model, torch.bfloat16))
 
 
 @pytest.mark.parametrize("model", MODELS)
