@@ -20,6 +20,7 @@ from vcc.engine import native
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import FP8
 from vcc.engine.graphs.table.types import (
+    NONE,
     READ,
     WRITE,
     Gemm,
@@ -43,8 +44,11 @@ pytestmark = pytest.mark.skipif(
 )
 
 CODE = cubin({"linear": (8, 8, 8, 8, 8, 4, 4, 4, 8, 8), "reduce": (8, 8, 8, 4, 4, 8, 8)})
-SCALED = cubin({"scaled_linear": (8, 8, 8, 8, 8, 8, 4, 8, 8)})
+SCALED = cubin(
+    {"scaled_linear": (8, 8, 8, 8, 8, 8, 4, 8, 8), "spread_scales": (8, 8, 4, 4, 4, 8, 8)}
+)
 N, K, MOST = 64, 32, 512
+BLOCKS_K = 512
 
 
 def step_table() -> NodeTable:
@@ -74,23 +78,36 @@ def step_table() -> NodeTable:
 
 
 def scaled_table() -> NodeTable:
-    """Products of fp8: with scales by row, and with scales that cuBLASLt does not have."""
+    """Products of fp8: with scales by row, of blocks, and those that cuBLASLt does not have."""
     digest = Digest.of(SCALED).hex
     places = ((0, READ, 0), (8, READ, 1), (24, WRITE, 2), (32, READ, 0), (40, READ, 1))
     params = tuple(Param(ParamKind.POINTER, access, at, region, 0) for at, access, region in places)
-    kinds = ("rows", "mixed")
+    kinds = (("rows", K, NONE), ("blocks", BLOCKS_K, 1), ("mixed", K, NONE))
     return replace(
         step_table(),
+        regions=tuple(
+            Region(kind, MOST * BLOCKS_K)
+            for kind in (RegionKind.WORKSPACE, RegionKind.WEIGHTS, RegionKind.IO)
+        ),
         cubins=((digest, len(SCALED)),),
-        kernels=(Kernel(digest, "scaled_linear", (256, 1, 1), 0, 72),),
-        nodes=tuple(Node(NodeKind.GEMM, target=at, params=params) for at in range(2)),
-        gemms=tuple(Gemm("T", N, K, FP8, False, "bfloat16", one) for one in kinds),
+        kernels=(
+            Kernel(digest, "scaled_linear", (256, 1, 1), 0, 72),
+            Kernel(digest, "spread_scales", (128, 1, 1), 0, 48),
+        ),
+        nodes=tuple(Node(NodeKind.GEMM, target=at, params=params) for at in range(3)),
+        gemms=tuple(Gemm("T", N, k, FP8, False, "bfloat16", one) for one, k, _ in kinds),
         variants=tuple(
-            Variant(N, K, FP8, 0, rows, 16, max_rows=most, out="bfloat16", scales=one)
-            for one in kinds
+            Variant(
+                *(N, k, FP8, 0, rows, 16),
+                max_rows=most,
+                reduce_kernel=second,
+                out="bfloat16",
+                scales=one,
+            )
+            for one, k, second in kinds
             for most, rows in ((8, 8), (0, 64))
         ),
-        segments=(Segment(SegmentKind.PIECE, "0" * 16, 2),),
+        segments=(Segment(SegmentKind.PIECE, "0" * 16, 3),),
     )
 
 
@@ -166,13 +183,14 @@ def test_products_of_fp8_are_recorded_and_timed_and_those_it_has_not_are_named(
 ) -> None:
     store = stored(tmp_path, scaled_table(), SCALED)
     found = tuned(store, "--rows", "1,200")
-    assert (found["answer"]["recorded"], found["answer"]["self_test"]["passed"]) == (2, True)
-    assert [one["shape"]["scales"] for one in found["measured"]] == ["rows"] * 2
+    assert (found["answer"]["recorded"], found["answer"]["self_test"]["passed"]) == (4, True)
+    measured = [(one["shape"]["scales"], one["shape"]["m"]) for one in found["measured"]]
+    assert measured == [("rows", 1), ("rows", 200), ("blocks", 4), ("blocks", 200)]
     assert all(one["stored_ns"] >= 0 and one["variant_ns"] >= 0 for one in found["measured"])
     (lacking,) = found["unstorable"]
     assert (lacking["shape"]["scales"], lacking["shape"]["m"]) == ("mixed", MOST)
     (entry,) = store.entries()
-    assert len(choices(GemmStore(store.root), store.load(entry))) == 2
+    assert len(choices(GemmStore(store.root), store.load(entry))) == 4
     text = tune(store, "--rows", "1").stdout
     assert f"1x{N}x{K} float8_e4m3fn by rows into bfloat16" in text
     assert f"not in the store: {MOST}x{N}x{K} float8_e4m3fn by mixed into bfloat16: cuBL" in text
