@@ -14,7 +14,7 @@ import torch
 from support.checkpoints import make_checkpoint
 from support.flow import Forcer, ask, booted, built, draw_prompts, force, forced_logits
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
-from support.kv_fp8 import add_scales, kv_logits, plain_model
+from support.kv_fp8 import SCALES, add_scales, kv_logits, plain_model
 from support.numbers import assert_quantised
 from support.traced_checkpoints import make_traced
 
@@ -25,7 +25,6 @@ PROMPTS = dict(enumerate(draw_prompts((1, 17, 60), 160)))
 SCHEDULE = ({0: 1, 1: 9, 2: 30}, {1: 8, 2: 29}, {2: 1})
 LIMITS = {"max_model_len": 256, "max_num_seqs": 8, "max_num_batched_tokens": 64}
 DTYPES = (torch.float32, torch.bfloat16)
-SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 FORMS: dict[str, dict[str, Any]] = {
     "plain": {"custom_ops": ["none"]},
     "fused": {"custom_ops": ["all"]},

@@ -9,7 +9,7 @@ import torch
 from support.cuda_cases import cache_cases, results
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
 from support.kernel_cases import Backend
-from support.kv_fp8 import add_scales, kv_logits
+from support.kv_fp8 import SCALES, add_scales, kv_logits
 from support.kv_fp8_cases import FP8, attention, near, writes
 from support.numbers import assert_quantised
 from support.played import Played
@@ -64,9 +64,6 @@ def test_kernels_of_csrc_store_what_plain_torch_does(
                 near(mine.cpu(), want)
             else:
                 torch.testing.assert_close(mine.cpu(), want, rtol=2.0**-7, atol=2.0**-6)
-
-
-SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 
 
 @pytest.mark.parametrize("custom", [None, '{"custom_ops": ["all"]}'], ids=["plain", "fused"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.fp8_checkpoints import fp8_logits, fp8_reference, make_fp8_checkpoint
 from support.interpreted_play import played
-from support.kv_fp8 import add_scales, kv_logits
+from support.kv_fp8 import SCALES, add_scales, kv_logits
 from support.numbers import assert_quantised
 from torch import Tensor
 
@@ -18,7 +18,6 @@ SCHEDULE = ({0: 40, 1: 5}, {0: 30, 2: 1}, {1: 4, 0: 20}, {0: 1})
 """Of prompts of 92, 9 and 1 tokens: chunks beside others, then decode over seven blocks."""
 
 TYPES = (torch.float32, torch.bfloat16)
-SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 
 
 def prompts() -> list[list[int]]:

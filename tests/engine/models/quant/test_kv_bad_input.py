@@ -13,7 +13,7 @@ import torch
 from support.checkpoints import ARCHITECTURES, OWN_SIZES, SIZES, make_checkpoint
 from support.flow import ask
 from support.fp8_checkpoints import LAYOUTS, altered, make_fp8_checkpoint, scheme
-from support.kv_fp8 import add_scales
+from support.kv_fp8 import SCALES, add_scales
 
 from vcc.cache.errors import ConfigError, DeviceError, ModelError, UsageError
 from vcc.engine.config.modes import KvDtype, Platform
@@ -28,8 +28,6 @@ from vcc.engine.models.quant.kv import (
 )
 from vcc.engine.models.source import open_source
 from vcc.engine.request import look_up, settle
-
-SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 
 
 def spec(kv: Any, layout: str = "tensor-static") -> Any:

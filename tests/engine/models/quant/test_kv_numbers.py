@@ -14,14 +14,13 @@ import torch
 from support.checkpoints import make_checkpoint
 from support.eager_step import EagerStepper, load_decoder, run_in_steps
 from support.fp8_checkpoints import fp8_reference, make_fp8_checkpoint
-from support.kv_fp8 import add_scales, kv_logits, plain_model
+from support.kv_fp8 import SCALES, add_scales, kv_logits, plain_model
 from support.numbers import assert_quantised
 
 from vcc.engine.config.modes import KvDtype
 
 DTYPES = (torch.float32, torch.bfloat16)
 PROMPTS = (1, 17, 200)
-SCALES = {0: (0.011, 0.007), 1: (0.02, 0.013), 2: (0.008, 0.03)}
 CHUNKS = [{200: 70}, {200: 60, 17: 9}, {200: 1, 17: 1}, {200: 1, 1: 1}]
 """A chunk, a chunk beside a prompt, decode steps, and both: what is left goes in one more step."""
 
