@@ -76,6 +76,12 @@ def test_load_is_for_decoders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "vcc.compile" in error.value.hint
 
 
+def test_a_cache_on_the_cpu_is_not_trimmed(model: vcc.Model) -> None:
+    with pytest.raises(UsageError, match="cannot be trimmed") as error:
+        model.trim()
+    assert "on the CPU" in error.value.why
+
+
 def test_the_server_has_fewer_lines_than_it_says() -> None:
     assert len(SERVER.read_text().splitlines()) < 80
 

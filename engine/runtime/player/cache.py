@@ -38,6 +38,11 @@ class CacheMemory:
         self._users: weakref.WeakSet[User] = weakref.WeakSet()
         self._why = ""
 
+    @property
+    def trimmed(self) -> bool:
+        """Whether some blocks have no memory."""
+        return self.mapped < self.blocks
+
     def watch(self, user: User) -> None:
         """Take no memory of blocks that `user` holds, as long as it lives."""
         self._users.add(user)
@@ -65,9 +70,7 @@ class CacheMemory:
 
     def need(self, *blocks: Int32Array) -> None:
         """Give the blocks of these numbers memory, or raise `shortage`."""
-        if self.mapped == self.blocks:
-            return
-        if not self.hold(1 + max(int(some.max(initial=0)) for some in blocks)):
+        if self.trimmed and not self.hold(1 + max(int(some.max(initial=0)) for some in blocks)):
             raise self.shortage()
 
     def shortage(self) -> DeviceError:

@@ -261,7 +261,8 @@ class PlayerRunner:
         table = parts.table(shape.tokens)
         slot = table.handle.slot()
         self._inputs[table.handle][slot].write(batch, shape.tokens, shape.seqs)
-        self.cache.need(batch.block_table, batch.slot_mapping // parts.limits.block_size)
+        if self.cache.trimmed:
+            self.cache.need(batch.block_table, batch.slot_mapping // parts.limits.block_size)
         return with_code(decision, table, parts.tables), shape, table, slot
 
     def _run(
