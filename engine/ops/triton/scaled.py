@@ -103,7 +103,7 @@ def _tile(
     else:
         total = tl.zeros((TILE_COLUMNS, TILE_ROWS), tl.float32)
     across: tl.constexpr = (DEPTH + BLOCK - 1) // BLOCK
-    if MOVING == 2:  # scales are asked for a block ahead: nothing waits for them
+    if MOVING == 2:
         by_row, by_column = _block_scales(
             x_scale, w_scale, rows, source, place, first, 0, DEPTH, BLOCK, TILE_COLUMNS
         )
@@ -119,15 +119,15 @@ def _tile(
             w = tl.load(left + at * BLOCK, mask=held, other=0.0)
             a = tl.load(right + at * BLOCK, mask=held & there, other=0.0)
         if MOVING == 2:
-            next_row, next_column = _block_scales(
-                x_scale, w_scale, rows, source, place, first, at + 1, DEPTH, BLOCK, TILE_COLUMNS
-            )
             part = _sums(w, a, total, BLOCK, False, ROWS_LEFT)
             if BLOCK % TILE_COLUMNS == 0:
                 total += part * _of_rows(by_column * by_row, ROWS_LEFT)
             else:
                 total += part * _of_columns(by_column, ROWS_LEFT) * _of_rows(by_row, ROWS_LEFT)
-            by_row, by_column = next_row, next_column
+            # Those of the next block are asked for here: they come while its values are waited for.
+            by_row, by_column = _block_scales(
+                x_scale, w_scale, rows, source, place, first, at + 1, DEPTH, BLOCK, TILE_COLUMNS
+            )
         else:
             total = _sums(w, a, total, BLOCK, True, ROWS_LEFT)
     if MOVING != 2:
@@ -156,8 +156,8 @@ def scaled_linear(
     Few rows are memory traffic and have FEW_STAGES loads in flight; many have STAGES.
     Grid: the programs of either way, whichever are more; those that are left over end at once.
     MOVING 0: one scale of x; 1: one a row; 2: one a block, of both, x_scale [blocks, rows]; then
-    tiles of many rows have rows on the left, where a thread needs fewer of their scales. PARTS
-    ranges of columns begin at 0, FIRST and SECOND; 0 means a scale for each column.
+    tiles have rows on the left, where a thread needs fewer of their scales. PARTS ranges of columns
+    begin at 0, FIRST and SECOND; 0 means a scale for each column.
     """
     program = tl.program_id(0)
     if rows <= FEW:
@@ -165,7 +165,7 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, program, 0,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                FEW, FEW_COLUMNS, FEW_STAGES, True, False,
+                FEW, FEW_COLUMNS, FEW_STAGES, True, MOVING == 2,
             )  # fmt: skip
     else:
         across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
