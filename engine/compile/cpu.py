@@ -91,7 +91,7 @@ def _blobs(
 
 def raw(data: torch.Tensor) -> bytes:
     """The bytes of a tensor, row-major."""
-    return data.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return data.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def constant_info(constants: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from vcc.cache.errors import UsageError
-from vcc.engine.config.modes import CompileMode, Platform
+from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.checkpoint_forward import CheckpointRef
@@ -20,8 +20,25 @@ from vcc.engine.trace.module import absent_trace, module_trace
 from vcc.engine.trace.trace import TraceRequest
 
 
-def trace_request(settled: Settled) -> TraceRequest:
+def made_module(settled: Settled) -> torch.nn.Module | None:
+    """The module of a factory, by the user's code; None where the request names no factory.
+
+    A build for a GPU calls this before torch believes in one.
+
+    Raises:
+        ModelError: the factory fails.
+    """
+    factory = settled.request.source.factory
+    own = factory is not None and not isinstance(factory, CheckpointRef)
+    return build_module(factory) if own and factory is not None else None
+
+
+def trace_request(settled: Settled, made: torch.nn.Module | None = None) -> TraceRequest:
     """What to trace for a request.
+
+    Args:
+        settled: the request.
+        made: of `made_module`, to be traced for torch's default device.
 
     Raises:
         ModelError: a factory fails or its inputs are not declared.
@@ -38,10 +55,8 @@ def trace_request(settled: Settled) -> TraceRequest:
     if isinstance(source.factory, CheckpointRef):
         return forward_trace(source.factory, source.shapes, dtype)
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
-    if settled.request.target.platform is Platform.CUDA:
-        with torch.device("cpu"):  # the user's code runs here, whatever is compiled for
-            module = build_module(source.factory)
-        return absent_trace(module, source.shapes, dtype, once=once)
+    if made is not None:
+        return absent_trace(made, source.shapes, dtype, once=once)
     return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
 
 

@@ -52,11 +52,12 @@ MIXED: Sequence[Mapping[str, int]] = (
 
 FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "GPTNeoXForCausalLM": {"rotary_pct": 0.5},
-    "OPTForCausalLM": {"tied": True, "ffn_dim": 512, "word_embed_proj_dim": 256},
+    "GPT2LMHeadModel": {"tied": True, "n_inner": 512},
     "Olmo2ForCausalLM": {"tied": True},
     "Cohere2ForCausalLM": {"head_dim": 64, "sliding_window": 130},
 }
-"""Heads rotated in part; learned positions and a tied head; norms over all heads; windows."""
+"""Heads rotated in part; learned positions, weights stored transposed and a tied head; norms over
+all heads; windows."""
 
 
 def job_of(architecture: str, folder: Path) -> Job:

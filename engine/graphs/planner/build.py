@@ -22,7 +22,7 @@ from vcc.engine.compile.ranges import (
     ranges_info,
     run_passes,
 )
-from vcc.engine.compile.source import step_shape, torch_name, trace_request
+from vcc.engine.compile.source import made_module, step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent, StepContent
@@ -100,9 +100,10 @@ def plan(planning: Planning, scratch: Path) -> GpuContent:
 
 def _planned(planning: Planning, scratch: Path) -> GpuContent:
     with planning.stage("import"):
+        made = made_module(planning.settled)
         cuda_build.install(planning.profile, scratch)
         check_options(dict(planning.settled.resolved.config.inductor_config or ()))
-    traced, found = _cut(planning)
+    traced, found = _cut(planning, made)
     planned = _compiled(planning, found)
     with planning.stage("plan"):
         joined = _joined(planning, found, planned)
@@ -111,12 +112,12 @@ def _planned(planning: Planning, scratch: Path) -> GpuContent:
     return _content(planning, traced.constants, found, joined, goldens)
 
 
-def _cut(planning: Planning) -> tuple[Traced, Cut]:
+def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]:
     """The trace, and the pieces of every range of tokens."""
     dump = Dump(planning.settled.request.keep)
     ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
     with planning.stage("trace"), torch.device("cuda"), plain_attention():
-        traced = trace(trace_request(planning.settled))
+        traced = trace(trace_request(planning.settled, made))
         planning.counters.add("traces")
         dump.graph("traced", traced)
     with planning.stage("passes"):
