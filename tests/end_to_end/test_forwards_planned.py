@@ -1,0 +1,121 @@
+"""Plain forwards for a GPU, checked without one: their node tables by Triton's interpreter.
+
+The short form is a factory's module with a convolution, attention by torch's own function and two
+sizes that vary; the long forms are an encoder and vision models of `transformers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.checkpoints import write_redrawn
+from support.interpreted_forward import computed
+from support.numbers import assert_fp32_close
+from torch import Tensor
+
+FACTORY = '''"""A convolution in groups, attention by torch's own function, and a buffer."""
+
+import torch
+from torch.nn import functional as F
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv1d(16, 16, 3, padding=1, groups=2)
+        self.out = torch.nn.Linear(16, 5)
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 16), persistent=False)
+
+    def forward(self, x):
+        x = self.conv(x.transpose(1, 2)).transpose(1, 2) * self.scale
+        q = x.unflatten(-1, (2, 8)).transpose(1, 2)
+        y = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+        return self.out(y.transpose(1, 2).flatten(2)), x.mean(1)
+
+
+def make():
+    torch.manual_seed(0)
+    return Mixer().eval()
+'''
+
+
+def test_a_factory_computes_what_its_module_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mixing_zoo.py").write_text(FACTORY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from mixing_zoo import make
+
+    module = make()
+    generator = torch.Generator().manual_seed(0)
+    batches = [{"x": torch.randn(b, s, 16, generator=generator)} for b, s in ((1, 2), (3, 9))]
+    (tmp_path / "job").mkdir()
+    shape = "x=B@1-4xS@2-12x16"
+    weights = module.state_dict()
+    found = computed(tmp_path / "job", "mixing_zoo:make", weights, batches, inputs=[shape])
+    check(found, batches, module)
+
+
+def check(found: Sequence[Sequence[Tensor]], batches: Sequence[Any], module: Any) -> None:
+    for mine, batch in zip(found, batches, strict=True):
+        with torch.no_grad():
+            wanted = module(**batch)
+        values = wanted.values() if isinstance(wanted, Mapping) else wanted
+        tensors = [one for one in values if isinstance(one, Tensor)]
+        for one, other in zip(mine, tensors, strict=True):
+            assert one.shape == other.shape
+            assert_fp32_close(one, other)
+
+
+def bert() -> tuple[Any, list[dict[str, Tensor]], list[str]]:
+    from transformers import BertConfig, BertModel
+
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = BertConfig(**sizes, intermediate_size=96, vocab_size=160, max_position_embeddings=64)
+    batches = []
+    for rows, length in ((1, 1), (2, 9)):
+        ids = torch.randint(4, 160, (rows, length), generator=torch.Generator().manual_seed(0))
+        mask = torch.ones_like(ids)
+        mask[-1, max(1, length // 2) :] = 0
+        batches.append({"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2})
+    return BertModel(config), batches, []
+
+
+def images(size: int, *counts: int) -> list[dict[str, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    return [{"pixel_values": torch.randn(n, 3, size, size, generator=generator)} for n in counts]
+
+
+def vit() -> tuple[Any, list[dict[str, Tensor]], list[str]]:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = ViTConfig(**sizes, intermediate_size=64, image_size=32, patch_size=8, num_labels=7)
+    return ViTForImageClassification(config), images(32, 1, 3), []
+
+
+def resnet() -> tuple[Any, list[dict[str, Tensor]], list[str]]:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5, layer_type="basic"
+    )
+    shapes = ["pixel_values=N@1-2x3x32x32"]
+    return ResNetForImageClassification(config), images(32, 1, 2), shapes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [bert, vit, resnet])
+def test_a_model_in_a_directory_is_that_of_transformers(make: Any, tmp_path: Path) -> None:
+    model, batches, shapes = make()
+    write_redrawn(tmp_path / "model", model.eval())
+    (tmp_path / "job").mkdir()
+    weights = {f"model.{name}": one for name, one in model.state_dict().items()}
+    options = {"inputs": shapes} if shapes else {}
+    found = computed(tmp_path / "job", tmp_path / "model", weights, batches, **options)
+    check(found, batches, model)
