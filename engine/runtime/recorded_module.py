@@ -90,7 +90,7 @@ class RecordedForward:
             for one in self._inputs:
                 room = memory_at(self._layout.slots[slot] + one.slot, one.bytes)
                 np.frombuffer(room, np.uint8)[:] = _bytes(one, inputs[one.name])
-            self._handle.step(self._recorded.shape, 1, slot, Inputs.STEP, Read.NOTHING)
+            self._handle.step(self._recorded.shape, 1, slot, Inputs.ALL, Read.NOTHING)
             return {f"output_{index}": self._read(one) for index, one in enumerate(self._outputs)}
 
     def _read(self, one: Tensor) -> torch.Tensor:

@@ -212,8 +212,8 @@ class Mixer(torch.nn.Module):
         self.out = torch.nn.Linear(96, 10)
         self.register_buffer("scale", torch.linspace(0.5, 1.5, 96))
 
-    def forward(self, x):
-        x = self.conv(x.transpose(1, 2)).transpose(1, 2) * self.scale
+    def forward(self, step):
+        x = self.conv(step.transpose(1, 2)).transpose(1, 2) * self.scale
         shape = (*x.shape[:2], 4, 24)
         q, k, v = (one.reshape(shape).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -226,7 +226,8 @@ def make():
 '''
 
 
-@pytest.mark.parametrize("shape", ["x=B@1-4xS@2-200x96", "x=3x70x96"])
+# The input has a name that a decoder has for one of its sampling.
+@pytest.mark.parametrize("shape", ["step=B@1-4xS@2-200x96", "step=3x70x96"])
 def test_a_factory_runs_at_its_declared_sizes(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +255,6 @@ def test_a_factory_runs_at_its_declared_sizes(
         x = torch.randn(rows, length, 96, generator=torch.Generator().manual_seed(length))
         with torch.no_grad():
             wanted = module(x)
-        found = forward({"x": x})
+        found = forward({"step": x})
         for index, one in enumerate(wanted):
             assert_fp32_close(found[f"output_{index}"], one)

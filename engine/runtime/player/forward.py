@@ -121,7 +121,7 @@ class PlayedForward:
             np.frombuffer(memory_at(start, data.nbytes), np.uint8)[:] = data
         mode = Mode.PLAIN if sizes else Mode.FULL
         shape = Shape(mode, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
-        handle.step(shape, 1, slot, Inputs.STEP, Read.NOTHING)
+        handle.step(shape, 1, slot, Inputs.ALL, Read.NOTHING)
 
     def _read(self, taken: ForwardTable, sizes: Mapping[str, int]) -> list[tuple[str, Found]]:
         found = []

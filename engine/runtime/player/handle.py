@@ -68,6 +68,7 @@ class Inputs(IntFlag):
     STEP = 1
     SAMPLING = 2
     TOKEN = 4
+    ALL = 7  # a forward may call an input as a decoder calls those of its sampling
 
 
 class Read(IntFlag):
