@@ -101,3 +101,10 @@ def test_every_operator_of_an_expression_has_its_builder() -> None:
     from vcc.engine.graphs.expr import OPERATORS
 
     assert arithmetic.BUILDERS.keys() == OPERATORS.keys()
+
+
+def test_numbers_of_nested_products_meet_on_the_left() -> None:
+    rows = times(times(-1, "T"), "B")
+    assert rows == ["*", -1, ["*", "T", "B"]]
+    assert times(-1, rows) == ["*", "T", "B"]
+    assert times("B", ["*", 64, "T"]) == ["*", 64, ["*", "B", "T"]]

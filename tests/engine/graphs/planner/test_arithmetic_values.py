@@ -19,6 +19,7 @@ from vcc.engine.graphs.expr import OPERATORS, evaluate, most
 from vcc.engine.graphs.planner.arithmetic import (
     BUILDERS,
     add,
+    bounds,
     checked,
     dense,
     divisor,
@@ -27,6 +28,7 @@ from vcc.engine.graphs.planner.arithmetic import (
     floordiv,
     is_dense,
     rebuilt,
+    settled,
     times,
 )
 from vcc.engine.graphs.planner.memory import ALIGNMENT, Memory, aligned, lifetimes, stacked
@@ -179,3 +181,26 @@ def test_workspace_has_room_for_a_remainder(size: Any) -> None:
     memory = Memory("m", RegionKind.WORKSPACE, times(4, size))
     (life,) = lifetimes({"m": memory}, [["m"]], {"T": 4096})
     assert all(4 * evaluate(size, {"T": t}) <= life.size for t in range(1, 4097))
+
+
+RANGES = {"T": (1, 64), "B": (2, 5)}
+
+
+@given(SIGNED)
+@example(["//", ["*", -784, "T"], 65535])
+def test_a_value_lies_between_its_bounds_and_is_settled_only_where_it_is_one_number(
+    expr: Any,
+) -> None:
+    ends, fixed = bounds(expr, RANGES), settled(expr, RANGES)
+    sizes = [{"T": t, "B": b} for t, b in product((1, 2, 17, 63, 64), (2, 3, 5))]
+    values = [evaluate(expr, one) for one in sizes]
+    assert ends is not None
+    assert ends[0] <= min(values) <= max(values) <= ends[1]
+    assert all(evaluate(fixed, one) == value for one, value in zip(sizes, values, strict=True))
+    assert fixed == expr or isinstance(fixed, int)
+
+
+def test_a_grid_that_never_overflows_is_not_split() -> None:
+    rows = ["*", -784, "T"]
+    assert settled(["//", rows, 65535], RANGES) == -1
+    assert settled(["//", rows, 65535], {"T": (1, 100)}) == ["//", rows, 65535]
