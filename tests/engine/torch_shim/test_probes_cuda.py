@@ -159,6 +159,26 @@ def test_fx_wrapper_compile_to_graph() -> None:
     assert written == ["out_ptr0"]
 
 
+def test_fx_wrapper_rewrites_the_graph_behind_inductors_own_passes() -> None:
+    """Products of batches are still calls of aten then, with fake values of their arguments."""
+    from vcc.engine.graphs.planner.pieces import returning
+    from vcc.engine.partition.canonical import fake_arguments
+
+    seen = []
+
+    def rewrite(graph: Any) -> None:
+        calls = [n for n in graph.nodes if n.target is torch.ops.aten.bmm.default]
+        seen.extend(list(one.args[1].meta["val"].shape)[1:] for one in calls)
+
+    def body() -> Any:
+        (piece,) = gpu_pieces(lambda self, x: x @ x.mT, {"x": ("T", 8, 64)}, ROWS).unique
+        given = (returning(piece), fake_arguments(piece)[:1])
+        fx_wrapper.compile_to_graph(*given, fx_wrapper.cuda_options({}), SM_90, rewrite)
+        return seen
+
+    assert in_a_gpu_build(body) == [[64, 8]]
+
+
 def test_fx_wrapper_named_launches() -> None:
     from torch._inductor.codegen import wrapper_fxir
 
