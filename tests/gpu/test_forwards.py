@@ -227,15 +227,23 @@ def make():
 
 
 # The input has a name that a decoder has for one of its sampling.
-@pytest.mark.parametrize("shape", ["step=B@1-4xS@2-200x96", "step=3x70x96"])
+@pytest.mark.parametrize(
+    ("shape", "ends"),
+    [("step=B@1-4xS@2-200x96", []), ("step=3x70x96", []), ("step=3xS@2-200x96", [64])],
+)
 def test_a_factory_runs_at_its_declared_sizes(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shape: str, ends: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mixer_zoo.py").write_text(FACTORY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    store, words = tmp_path / "store", ("mixer_zoo:make", "--shape", shape, "--target", TARGET)
+    config = {"compile_ranges_endpoints": ends} if ends else {}
+    more = ("--compilation-config", json.dumps(config))
+    store, words = (
+        tmp_path / "store",
+        ("mixer_zoo:make", "--shape", shape, "--target", TARGET, *more),
+    )
     done = vcc("compile", *words, store=store)
     assert done.code == 0, done.text[-4000:]
     ran = vcc("run", *words, "--require-warm", "--json", store=store)
@@ -244,6 +252,7 @@ def test_a_factory_runs_at_its_declared_sizes(
         "mixer_zoo:make",
         shapes=[shape],
         target=TARGET,
+        compilation=config,
         cache_dir=store,
         require_warm=True,
         golden="all",
@@ -251,7 +260,8 @@ def test_a_factory_runs_at_its_declared_sizes(
     from mixer_zoo import make
 
     module = make()
-    for rows, length in ((3, 70),) if "@" not in shape else ((1, 2), (3, 70), (4, 200)):
+    sizes = {"step=3x70x96": ((3, 70),), "step=3xS@2-200x96": ((3, 2), (3, 64), (3, 200))}
+    for rows, length in sizes.get(shape, ((1, 2), (3, 70), (4, 200))):
         x = torch.randn(rows, length, 96, generator=torch.Generator().manual_seed(length))
         with torch.no_grad():
             wanted = module(x)

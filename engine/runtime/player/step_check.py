@@ -69,8 +69,8 @@ def check_shared(first: Layout, other: Layout) -> None:
 
 
 def _place(one: Tensor) -> tuple[object, ...]:
-    """What is equal in all ranges; the rows of inputs are the range's own."""
-    rows = () if one.role == "input" else one.shape
+    """What is equal in all ranges; the rows of inputs and results are the range's own."""
+    rows = () if one.role in ("input", "output") else one.shape
     return (one.role, one.dtype, one.target, one.address, rows)
 
 
