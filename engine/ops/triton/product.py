@@ -29,7 +29,8 @@ def product(
     row = tl.program_id(0) * TILE_M + tl.arange(0, TILE_M)
     column = tl.program_id(1) * TILE_N + tl.arange(0, TILE_N)
     matrix, lane = tl.program_id(2).to(tl.int64), tl.arange(0, TILE_K)
-    wide, deep = columns.to(tl.int64), depth.to(tl.int64)
+    # tl.cast, as torch 2.11 looks for what a kernel writes with its integers as constants.
+    wide, deep = tl.cast(columns, tl.int64), tl.cast(depth, tl.int64)
     # Rows and columns outside repeat one inside: read without a mask of theirs, and never stored.
     left = a + (matrix * rows + tl.minimum(row, rows - 1))[:, None] * deep + lane[None, :]
     right = b + (matrix * deep + lane)[:, None] * wide + tl.minimum(column, columns - 1)[None, :]
