@@ -12,7 +12,7 @@ def test_products_by_the_interpreter(dtype: str) -> None:
 
 
 def test_the_kernel_compiles_with_its_integers_as_constants() -> None:
-    """As torch 2.11 compiles it to see what it writes: failing that, all it reads counts as written."""
+    """As torch 2.11 does to see what it writes; failing that, its inputs count as written."""
     triton = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
 
