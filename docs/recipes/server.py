@@ -36,7 +36,7 @@ class Batch(threading.Thread):
 
     def admit(self, body: bytes, box: queue.Queue) -> None:
         try:
-            said, known = dict(json.loads(body)), ["prompt", *vcc.Overrides.__dataclass_fields__]
+            said, known = {**json.loads(body)}, ["prompt", *vcc.Overrides.__dataclass_fields__]
             if wrong := said.keys() - known:
                 raise ValueError(f"no field {min(wrong)}; known: {', '.join(known)}")
             self.clients[self.serving.submit(said.pop("prompt", None), vcc.Overrides(**said))] = box

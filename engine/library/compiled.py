@@ -7,7 +7,7 @@ none. Later calls compare what they are given with what was declared, and run.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -22,6 +22,7 @@ from vcc.engine.config.target import Target
 from vcc.engine.config.types import ModelConfig, ParallelConfig
 from vcc.engine.events import Events
 from vcc.engine.library.adapter import Adapter
+from vcc.engine.library.apart import check_apart
 from vcc.engine.library.arguments import Arguments, Call, Variant
 from vcc.engine.library.identity import Identity, as_state, identity_of, title_of
 from vcc.engine.library.options import Options
@@ -136,7 +137,7 @@ class Compiled(Generic[P, R]):
             call = self._arguments.read(args, kwargs)
             ready = self._ready(call)
             if ready.changed:
-                _check_apart(call.tensors, ready.changed)
+                check_apart(call.tensors, ready.changed)
             leaves = list(ready.forward(call.tensors).values())
             count = len(leaves) - len(ready.changed)
             for name, value in zip(ready.changed, leaves[count:], strict=True):
@@ -258,19 +259,6 @@ def _check_inference(module: nn.Module) -> None:
             "compiled code is for inference: dropout and statistics would be those of training",
             "call .eval() first",
         )
-
-
-def _check_apart(tensors: Mapping[str, torch.Tensor], changed: Sequence[str]) -> None:
-    """Refuse inputs that share memory with one that is written to: code works on copies."""
-    for name in changed:
-        place = tensors[name].untyped_storage().data_ptr()
-        for other, tensor in tensors.items():
-            if other != name and tensor.untyped_storage().data_ptr() == place:
-                raise UsageError(
-                    f"{name} and {other} share memory",
-                    f"the forward writes to {name}, which eager code would see in {other}",
-                    f"give {other}.clone()",
-                )
 
 
 def _too_many(variants: Mapping[Variant, Ready]) -> UsageError:

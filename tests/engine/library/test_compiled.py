@@ -67,6 +67,9 @@ def test_inputs_that_share_memory_with_one_that_is_written_are_refused(shelf: Pa
     with pytest.raises(UsageError, match="x and y share memory") as error:
         compiled(x, x)
     assert error.value.hint == "give y.clone()"
+    for lying in (torch.randn(9).as_strided((3, 4), (2, 1)), torch.randn(3, 1).expand(3, 4)):
+        with pytest.raises(UsageError, match="elements of x share memory"):
+            compiled(lying, torch.randn(3, 4))
 
 
 def test_nan_weights_give_what_eager_mode_gives(shelf: Path) -> None:
