@@ -20,8 +20,11 @@ from vcc.engine.passes.fusing import RESHAPES, Build, a_number, moved_before
 from vcc.engine.passes.pattern import Capture, Const, Either, Match, Op, Pattern
 from vcc.engine.passes.rewrite import call, item, replace, value
 from vcc.engine.torch_shim.fake import expression
+from vcc.engine.torch_shim.triton_nodes import is_triton_launch
 
 aten = torch.ops.aten
+
+SAME_ORDER = (*RESHAPES, aten.squeeze.dim, aten.squeeze.default, aten.unsqueeze.default)
 
 FP8 = torch.float8_e4m3fn
 MOST = 448.0
@@ -102,6 +105,8 @@ def _dynamic(found: Match, fused: Fused) -> str:
     root, scale = found.nodes[0], found.captures["scale"]
     block = _block_size(found)
     reason = _rounded(found) if isinstance(block, int) else block
+    if block and launched_on(scale):
+        reason = f"a kernel that is launched reads {scale} by row, where it lies by block"
     if reason or not isinstance(block, int):
         return reason
     made = fused(found, (block, float(found.captures.get("least", 0.0))))
@@ -113,6 +118,14 @@ def _dynamic(found: Match, fused: Fused) -> str:
     replace(root, values)
     replace(scale, scales)
     return ""
+
+
+def launched_on(node: Node) -> bool:
+    """Whether a Triton launch reads a value, or a view in the same order, as it lies in memory."""
+    return any(
+        is_triton_launch(user) or (user.target in SAME_ORDER and launched_on(user))
+        for user in node.users
+    )
 
 
 def first_of(made: Node) -> Node:

@@ -20,6 +20,7 @@ from vcc.engine.passes.apply import apply
 from vcc.engine.passes.base import PassContext
 from vcc.engine.passes.noops import ELIMINATE_NOOPS
 from vcc.engine.passes.norm_quant import FUSE_NORM_QUANT
+from vcc.engine.passes.quant_forms import launched_on
 
 load_ops()
 vcc, FP8 = torch.ops.vcc, torch.float8_e4m3fn
@@ -227,3 +228,16 @@ def test_devices_without_fp8_are_left_out(one: Any, target: str, runs: bool) -> 
     why = one.gate.refusal(PassContext(target=Target.parse(target)))
     assert (why == "") is runs
     assert runs or f"target {target} is none of cpu, sm_89" in why
+
+
+def test_scales_that_a_launch_reads_as_they_lie_are_not_moved() -> None:
+    from torch._higher_order_ops.triton_kernel_wrap import triton_kernel_wrapper_mutation
+
+    graph = torch.fx.Graph()
+    read, turned = graph.placeholder("read"), graph.placeholder("turned")
+    flat = graph.call_function(torch.ops.aten.squeeze.dim, (read, -1))
+    other = graph.call_function(torch.ops.aten.t.default, (turned,))
+    for scale in (flat, other):
+        graph.call_function(triton_kernel_wrapper_mutation, kwargs={"kwargs": {"scale": scale}})
+    assert launched_on(read)
+    assert not launched_on(turned)
