@@ -57,6 +57,11 @@ class ForwardModel:
             UsageError: an input is missing, unknown, or of another dtype or shape than declared;
                 or another call is under way.
         """
+        if not isinstance(inputs, Mapping):
+            raise UsageError(
+                f"inputs are given by name, not as a {type(inputs).__name__}",
+                hint='give a dict: {"input_ids": ...}',
+            )
         return self.forward(inputs)
 
 

@@ -97,7 +97,10 @@ def _architecture_name(config: Config) -> str:
         return name
     supported = f"built in: {', '.join(ARCHITECTURES)}; others as transformers has them"
     if not isinstance(name, str):
-        raise ModelError("config.json names no architecture", "`architectures` is empty", supported)
+        told = "empty" if names in (None, []) else "no list of names"
+        raise ModelError(
+            "config.json names no architecture", f"`architectures` is {told}", supported
+        )
     why = f"it uses {REFUSED[name]}" if name in REFUSED else "no decoder for it is built in"
     if brings_code(config):
         why += "; code that the checkpoint brings along is not run, trusted or not"

@@ -53,6 +53,8 @@ def test_declared_inputs_are_used_and_make_another_request(encoder: Path, tmp_pa
     given = {"cache_dir": tmp_path, "compilation": EAGER}
     one = vcc.load_forward(str(encoder), shapes=shapes, **given)
     assert sorted(one({"input_ids": torch.full((2, 7), 5)})) == ["output_0", "output_1"]
+    with pytest.raises(UsageError, match="by name, not as a list"):
+        one([torch.full((2, 7), 5)])
     with pytest.raises(MissingArtifact):
         vcc.load_forward(str(encoder), require_warm=True, **given)
 
