@@ -15,6 +15,7 @@ from support.fake_runner import FakeRunner, limits
 from vcc.cache.errors import StorageError
 from vcc.cache.loaded import Loaded
 from vcc.cache.manifest import Manifest
+from vcc.engine.config.artifacts import Loader
 from vcc.engine.request import Built, request_pairs, settle
 
 BLOBS = {"program": b"{}", "piece/0.so": b"code"}
@@ -81,6 +82,8 @@ class Booted:
 @dataclass
 class BootedModule:
     """A module that doubles its inputs."""
+
+    loader = Loader.TORCH
 
     def forward(self, inputs):
         return {f"output_{index}": value * 2 for index, value in enumerate(inputs.values())}
