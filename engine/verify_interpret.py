@@ -124,6 +124,7 @@ def interpret(settled: Settled, store: Store, asked: Sequence[int], events: Even
     check_interpretable(source.spec.quant)
     check_cache_interpretable(settled.model.kv_cache_dtype, settled.request.target.platform)
     profile = device_profile(settled)
+    _check_asked(settled, asked)
     rebuilt = _rebuilt(settled, store, events)
     few = replace(profile, sm_count=settled.request.target.sm_count or MULTIPROCESSORS)
     exact = _in_fp32(settled, events)
@@ -226,6 +227,16 @@ def _child(folder: Path) -> tuple[int, str]:
         start_new_session=True,
     )
     return done.returncode, done.stderr
+
+
+def _check_asked(settled: Settled, asked: Sequence[int]) -> None:
+    """Refuse steps that no table will have, before tables are built."""
+    from vcc.engine.compile.source import step_shape  # it brings torch
+
+    most = step_shape(settled).max_tokens
+    for count in asked:
+        if not 1 <= count <= most:
+            raise UsageError(f"no step has {count} tokens", f"the table is for 1 to {most}")
 
 
 def _job(settled: Settled, asked: Sequence[int]) -> Job:

@@ -13,6 +13,7 @@ from vcc.cache.errors import ConfigError
 from .checks import suggestion
 from .compiler_variables import KEY_VARIABLES, UNTOLD, is_dropped
 from .reads import Reads, recorded
+from .spellings import LONGEST_NUMBER
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -276,7 +277,8 @@ def _log_level(text: str) -> str:
 
 def _workers(text: str) -> int:
     plain = text.strip()
-    if plain and not (plain.isascii() and plain.isdigit()):
+    number = plain.isascii() and plain.isdigit() and len(plain) <= LONGEST_NUMBER
+    if plain and not number:
         raise ConfigError(
             f'cannot read VCC_WORKERS "{text}"',
             "it is not a whole number",

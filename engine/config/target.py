@@ -10,6 +10,7 @@ from vcc.cache.errors import ConfigError
 
 from .checks import suggestion
 from .modes import Platform
+from .spellings import LONGEST_NUMBER
 
 CPU_LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
 """Instruction set levels a CPU piece can be pinned to."""
@@ -86,6 +87,10 @@ class Target:
         count = parts[1] if len(parts) == 2 else "0"
         if not (count.isascii() and count.isdigit()):
             raise ConfigError(f'cannot read target "{text}"', "SM count is no number", _EXAMPLES)
+        if len(parts) == 2 and not count.strip("0"):
+            raise ConfigError(f'cannot read target "{text}"', "a GPU has SMs", _EXAMPLES)
+        if len(count) > LONGEST_NUMBER:
+            raise ConfigError(f"no GPU has an SM count of {len(count)} digits", "", _EXAMPLES)
         return cls(Platform.CUDA, parts[0], int(count))
 
     def __str__(self) -> str:

@@ -185,9 +185,8 @@ def _run(one: Pass, traced: Traced, context: PassContext, dumps: Dumps | None) -
             refresh(traced.graph.graph)
         check_graph(traced.graph, before)
         traced.graph.recompile()
-        if not isinstance(outcome, Outcome):
-            raise TypeError(f"it returned {type(outcome).__name__}, not Outcome")
-    except Exception as error:
+        _check_outcome(outcome)
+    except (Exception, SystemExit) as error:  # a pass that exits ends no build without a word
         where = "" if dumps is None else dumps.failed(one.name, traced, given)
         raise CompileError(
             f"pass {one.name} failed" + (f"; its graph is in {where}" if where else ""),
@@ -195,6 +194,17 @@ def _run(one: Pass, traced: Traced, context: PassContext, dumps: Dumps | None) -
             _without(one),
         ) from error
     return outcome
+
+
+def _check_outcome(outcome: object) -> None:
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"it returned {type(outcome).__name__}, not Outcome")
+    matches: object = outcome.matches
+    if type(matches) is not int or matches < 0:
+        raise TypeError(f"matches of its Outcome is {matches!r}, not a whole number from 0")
+    refused: Sequence[object] = outcome.refused
+    if not isinstance(refused, tuple) or not all(isinstance(reason, str) for reason in refused):
+        raise TypeError(f"refused of its Outcome is {refused!r}, not a tuple of texts")
 
 
 def _without(one: Pass) -> str:

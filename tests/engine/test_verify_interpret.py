@@ -258,6 +258,8 @@ def test_only_gpu_code_of_decoders_can_be_interpreted(tmp_path: Path) -> None:
     cpu = replace(settled, request=replace(settled.request, target=Target.parse("cpu")))
     with pytest.raises(UsageError, match="--interpret is for GPU code"):
         interpret(cpu, store, (), NullEvents())
+    with pytest.raises(UsageError, match="no step has 99999 tokens"):
+        interpret(settled, store, (1, 99999), NullEvents())
     unknown = replace(settled, request=replace(settled.request, target=Target.parse("sm_70")))
     with pytest.raises(ConfigError, match="known: sm_80"):
         interpret(unknown, store, (), NullEvents())

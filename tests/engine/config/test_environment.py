@@ -45,6 +45,7 @@ def test_hugging_face_places_follow_its_own_rules() -> None:
         ("VCC_LOG_LEVEL", "inof", 'did you mean "info"'),
         ("VCC_WORKERS", "two", "number of compile processes"),
         ("VCC_WORKERS", "-1", "number of compile processes"),
+        ("VCC_WORKERS", "9" * 5000, "number of compile processes"),
         ("HF_HUB_OFFLINE", "perhaps", "1 or 0"),
     ],
 )

@@ -23,7 +23,19 @@ def test_short_forms() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "cuda", "gpu", "sm_", "sm_9x", "cpu:x86", "sm_90:", "sm_90:-1", "sm_90:1:2", "cpu:a:b"],
+    [
+        "",
+        "cuda",
+        "gpu",
+        "sm_",
+        "sm_9x",
+        "cpu:x86",
+        "sm_90:",
+        "sm_90:-1",
+        "sm_90:1:2",
+        "cpu:a:b",
+        "sm_90:0",
+    ],
 )
 def test_anything_else_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -31,7 +43,9 @@ def test_anything_else_is_refused_with_a_hint(text: str) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["gpu", "sm_9999", "sm_90:99999999999999999999"])
+@pytest.mark.parametrize(
+    "text", ["gpu", "sm_9999", "sm_90:99999999999999999999", "sm_90:" + "9" * 5000]
+)
 def test_a_gpu_that_cannot_be_is_told_the_known_ones(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Target.parse(text)
