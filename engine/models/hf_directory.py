@@ -106,10 +106,15 @@ def _config(place: Path) -> Mapping[str, Any]:
     if not file.is_file():
         raise ModelError(
             f"{place} is not a model directory",
-            "it has no config.json",
+            "it has no config.json" + _other_format(place),
             "give a directory in Hugging Face form, or finish its download",
         )
     return read_json(file)
+
+
+def _other_format(place: Path) -> str:
+    found = place.is_dir() and any(place.glob("*.gguf"))
+    return "; its weights are GGUF, which is not supported" if found else ""
 
 
 def _generation(place: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:

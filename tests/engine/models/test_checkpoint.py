@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.checkpoint import INDEX, SINGLE, tensors_in
+from vcc.engine.models.hf_directory import read_directory
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
@@ -100,6 +101,9 @@ def test_gguf_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     with pytest.raises(ModelError, match="GGUF"):
         tensors_in(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        read_directory(tmp_path, None)
+    assert "its weights are GGUF, which is not supported" in caught.value.why
 
 
 def test_no_weights_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
