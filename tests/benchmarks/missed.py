@@ -42,7 +42,8 @@ WHY = {
         "scales a block ahead and tiles of 128 x 256 were tried. With the store both sides run "
         "cuBLASLt's kernels, and a ratio near one is the noise of the run; in the run shown each "
         "result of the store was written to a place of its own, where torch's went to one, which "
-        "costs at 2,048 rows. The benchmark writes both to one now and did not run again. [Who "
+        "may be what it lacks at 2,048 rows. The benchmark writes both to one now and did not run "
+        "again. [Who "
         "multiplies](quantisation.md#who-multiplies) says what is in the store."
     ),
 }
