@@ -12,7 +12,7 @@ from vcc.engine.monitor import Ledger
 if TYPE_CHECKING:
     from vcc.engine.request import Settled
     from vcc.engine.runtime.batch import StepRunner
-    from vcc.engine.runtime.scheduler import Request
+    from vcc.engine.runtime.requests import Request
 
 Named = Sequence[tuple[str, Path]]
 """Names of adapters with their directories."""

@@ -23,8 +23,7 @@ from vcc.engine.runtime.defaults import (
 )
 from vcc.engine.runtime.generate import TokenEvent, generate
 from vcc.engine.runtime.report import Answer, RunReport, make_report
-from vcc.engine.runtime.requests import check_request
-from vcc.engine.runtime.scheduler import Finish, Request
+from vcc.engine.runtime.requests import Finish, Request, check_request
 from vcc.engine.runtime.tokenizer import Detokenizer, Tokenizer, check_text, open_tokenizer
 from vcc.engine.session import Session, open_session
 

@@ -11,7 +11,7 @@ from vcc.engine.runtime.chat import Message, render_chat
 from vcc.engine.runtime.defaults import Overrides, resolve_generation
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.report import Answer, RunReport, make_report
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.tokenizer import check_text, open_tokenizer
 from vcc.engine.session import Session, open_session
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from vcc.engine.runtime.batch import StepBatch, StepLimits
     from vcc.engine.runtime.boot import Runner
     from vcc.engine.runtime.generate import TokenEvent
-    from vcc.engine.runtime.scheduler import Request
+    from vcc.engine.runtime.requests import Request
     from vcc.engine.serving import Serving
 
 

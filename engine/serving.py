@@ -25,7 +25,7 @@ from vcc.engine.runtime.generate import advance
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.placed import check_loras, chunks_of, scheduler_of
 from vcc.engine.runtime.report import Answer
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.tokenizer import Tokenizer, check_text, open_tokenizer
 
 if TYPE_CHECKING:

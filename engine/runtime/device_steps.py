@@ -10,8 +10,9 @@ from typing import Protocol, runtime_checkable
 from vcc.engine.runtime.batch import BatchBuilder, StepBatch, StepLimits
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.placed import chunks_of, slots_of
+from vcc.engine.runtime.requests import Finish
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import DecodeRun, Finish, LiveSequence, Scheduled, Scheduler
+from vcc.engine.runtime.scheduler import DecodeRun, LiveSequence, Scheduled, Scheduler
 
 MOST_STEPS = 64
 """Steps of one run: each sequence holds blocks for that many tokens ahead."""

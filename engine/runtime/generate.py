@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
 from vcc.engine.runtime.placed import chunks_of, scheduler_of
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.sample import Float32Array, has_highest, sample
-from vcc.engine.runtime.scheduler import Request, Scheduled, Scheduler
+from vcc.engine.runtime.scheduler import Scheduled, Scheduler
 
 __all__ = ["TokenEvent", "generate"]
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from vcc.engine.runtime.adapters import Adapters
     from vcc.engine.runtime.batch import StepRunner
     from vcc.engine.runtime.player.cache import CacheMemory
-    from vcc.engine.runtime.scheduler import LiveSequence, Request, Scheduled
+    from vcc.engine.runtime.requests import Request
+    from vcc.engine.runtime.scheduler import LiveSequence, Scheduled
 
 
 def adapters_in(runner: object) -> Adapters | None:

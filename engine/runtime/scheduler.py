@@ -16,17 +16,7 @@ import numpy as np
 
 from vcc.engine.runtime.batch import Chunk, StepLimits
 from vcc.engine.runtime.kv import BlockMemory, BlockPool, BlockTable, Int32Array
-from vcc.engine.runtime.requests import MOST_REQUESTS, Finish, Request, check_request
-
-__all__ = [
-    "MOST_REQUESTS",
-    "DecodeRun",
-    "Finish",
-    "LiveSequence",
-    "Request",
-    "Scheduled",
-    "Scheduler",
-]
+from vcc.engine.runtime.requests import Finish, Request, check_request
 
 
 class LiveSequence:

@@ -16,7 +16,7 @@ import vcc
 from vcc.cache.errors import UsageError
 from vcc.cli import main
 from vcc.engine.adapters import parse_adapters
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.stdio import Line, Stdio
 
 NAMES = ("", "one", "two", "one")

@@ -18,7 +18,7 @@ from support.numbers import assert_quantised
 
 from vcc.cache.store import Store
 from vcc.engine.runtime.generate import generate
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 
 PROMPTS = dict(enumerate(draw_prompts((1, 17, 60), 160)))
 SCHEDULE = ({0: 1, 1: 9, 2: 30}, {1: 8, 2: 29}, {2: 1})

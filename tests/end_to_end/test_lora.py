@@ -22,7 +22,7 @@ from vcc.engine.models.source import open_source
 from vcc.engine.monitor import Counters
 from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.runtime.generate import generate
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.step import ModelRunner
 from vcc.engine.serving import Serving
 from vcc.engine.stdio import Line, Stdio

@@ -25,7 +25,7 @@ from support.sources import ROOT
 
 import vcc
 from vcc.cache.errors import UsageError
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 
 SERVER = ROOT / "docs" / "recipes" / "server.py"
 STDIO = "from vcc.cli.main import main; main()"

@@ -15,8 +15,8 @@ from vcc.engine.runtime.defaults import Overrides
 from vcc.engine.runtime.device_steps import DecodeRow, SampleRow, told
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import Request
 from vcc.engine.serving import Serving
 
 

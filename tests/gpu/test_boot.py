@@ -33,7 +33,7 @@ from vcc.cli.request import ModelOptions, build_request
 from vcc.engine.request import settle
 from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.sample import GREEDY
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.session import Session, open_session
 
 def runner():

@@ -17,7 +17,7 @@ from support.numbers import assert_low_precision
 
 import vcc
 from vcc.engine.runtime.batch import StepBatch
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 
 pytestmark = pytest.mark.gpu
 

@@ -21,8 +21,9 @@ from vcc.engine.runtime.player.device import open_device
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape
 from vcc.engine.runtime.player.runner import PlayerRunner
 from vcc.engine.runtime.player.sampling import write_sampling
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import Request, Scheduler
+from vcc.engine.runtime.scheduler import Scheduler
 
 pytestmark = pytest.mark.gpu
 

@@ -22,8 +22,8 @@ from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.kv import BlockPool, BlockTable
 from vcc.engine.runtime.player.device import open_device
 from vcc.engine.runtime.player.runner import PlayerRunner
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import Request
 
 pytestmark = pytest.mark.gpu
 

@@ -21,8 +21,8 @@ from vcc.engine.request import BuildRequest, Built, settle
 from vcc.engine.runtime.batch import StepBatch, StepLimits, StepRunner
 from vcc.engine.runtime.boot import Booted
 from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.requests import Request
 from vcc.engine.runtime.sample import GREEDY, SamplingParams
-from vcc.engine.runtime.scheduler import Request
 from vcc.engine.session import Session, open_session
 
 

@@ -27,7 +27,8 @@ from vcc.engine.runtime.inputs import check_batch
 from vcc.engine.runtime.kv import BlockPool, BlockTable
 from vcc.engine.runtime.no_adapters import AdapterUnreadable
 from vcc.engine.runtime.player import adapters as on_device
-from vcc.engine.runtime.scheduler import Request, Scheduler
+from vcc.engine.runtime.requests import Request
+from vcc.engine.runtime.scheduler import Scheduler
 from vcc.engine.runtime.turn import Turn
 
 LORA = LoraSpec(slots=2, rank=8)

@@ -10,8 +10,8 @@ from support.fake_runner import BrokenRunner, FakeRunner, limits, logits_of
 
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.generate import generate
+from vcc.engine.runtime.requests import Finish, Request
 from vcc.engine.runtime.sample import SamplingParams, sample
-from vcc.engine.runtime.scheduler import Finish, Request
 
 
 def _by_definition(request, context, vocab):

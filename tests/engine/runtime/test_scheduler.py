@@ -6,7 +6,8 @@ import pytest
 from support.fake_runner import limits
 
 from vcc.cache.errors import UsageError
-from vcc.engine.runtime.scheduler import Finish, Request, Scheduler
+from vcc.engine.runtime.requests import Finish, Request
+from vcc.engine.runtime.scheduler import Scheduler
 
 
 def _request(index, length, new=4, **more):

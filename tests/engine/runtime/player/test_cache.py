@@ -21,7 +21,7 @@ from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.placed import scheduler_of
 from vcc.engine.runtime.player.cache import AHEAD
 from vcc.engine.runtime.player.runner import PlayerRunner
-from vcc.engine.runtime.scheduler import Request
+from vcc.engine.runtime.requests import Request
 from vcc.engine.serving import Serving
 
 BLOCKS = 1 << 17

@@ -18,8 +18,8 @@ from vcc.engine.runtime.generate import generate
 from vcc.engine.runtime.player.handle import Mode, Parts, Shape
 from vcc.engine.runtime.player.runner import PlayerRunner
 from vcc.engine.runtime.player.shapes import StepShapes
+from vcc.engine.runtime.requests import Finish, Request
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import Finish, Request
 
 CASES = {
     GraphMode.NONE: (0, {3: "none", 9: "none"}, "none"),

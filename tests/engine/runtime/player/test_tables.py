@@ -28,8 +28,8 @@ from vcc.engine.runtime.player.gemm_calls import Offer
 from vcc.engine.runtime.player.handle import Mode, Parts, PlayerHandle, Shape
 from vcc.engine.runtime.player.runner import PlayerRunner
 from vcc.engine.runtime.player.tables import OpenTable, by_table
+from vcc.engine.runtime.requests import Finish, Request
 from vcc.engine.runtime.sample import SamplingParams
-from vcc.engine.runtime.scheduler import Finish, Request
 from vcc.engine.runtime.settings import Play
 
 pytestmark = pytest.mark.usefixtures("double")
