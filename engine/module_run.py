@@ -31,11 +31,11 @@ class Output:
     @classmethod
     def of(cls, name: str, value: torch.Tensor) -> Output:
         """What is said of a tensor."""
-        import torch
+        from vcc.engine.tensor_bytes import tensor_bytes  # which brings torch
 
-        data = value.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
         dtype = str(value.dtype).removeprefix("torch.")
-        return cls(name, dtype, tuple(value.shape), sha256(data).hexdigest())
+        digest = sha256(tensor_bytes(value).tobytes())
+        return cls(name, dtype, tuple(value.shape), digest.hexdigest())
 
     @classmethod
     def found(cls, name: str, one: Found) -> Output:

@@ -21,6 +21,7 @@ from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
 from vcc.engine.ranged import range_name
+from vcc.engine.tensor_bytes import tensor_bytes
 from vcc.engine.types import CompiledPiece, PassReport, Piece, Traced
 
 
@@ -86,12 +87,7 @@ def _blobs(
             blobs[f"piece/{piece.id}.json"] = piece.external_ops
         if piece.golden is not None:
             blobs[f"golden/{piece.id}"] = piece.golden
-    return blobs | {f"constant/{name}": raw(data) for name, data in constants.items()}
-
-
-def raw(data: torch.Tensor) -> bytes:
-    """The bytes of a tensor, row-major."""
-    return data.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return blobs | {f"constant/{n}": tensor_bytes(data).tobytes() for n, data in constants.items()}
 
 
 def constant_info(constants: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch import nn
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
+from vcc.engine.tensor_bytes import tensor_bytes
 
 _PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, range, slice, type(Ellipsis)),
@@ -106,8 +107,8 @@ class Describer:
             raise ModelError(
                 f"{where} is {value.layout} on {value.device}", "constants are dense, on the CPU"
             )
-        dense = value.detach().contiguous().reshape(-1).view(torch.uint8)
-        return f"{value.dtype} {list(value.shape)} {Digest.of(dense.numpy().tobytes()).hex}"
+        digest = Digest.of(tensor_bytes(value).tobytes())
+        return f"{value.dtype} {list(value.shape)} {digest.hex}"
 
     def _function(self, value: types.FunctionType, where: str) -> str:
         self.modules.add(value.__module__)

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import CompileError
+from vcc.engine.tensor_bytes import tensor_bytes
 from vcc.engine.torch_shim.nodes import mutated_arguments, overload_name
 from vcc.engine.torch_shim.triton_nodes import is_triton_launch, launch_keywords
 from vcc.engine.types import PieceSymbol, TensorSpec
@@ -84,8 +85,7 @@ def _nested(graph: GraphModule, node: Node) -> Any:
 
 
 def _digest(value: torch.Tensor) -> str:
-    data = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    return Digest.of(data).hex
+    return Digest.of(tensor_bytes(value).tobytes()).hex
 
 
 def _target(node: Node) -> str:

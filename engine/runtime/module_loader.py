@@ -22,6 +22,7 @@ from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.stock import stock_compiled
 from vcc.engine.runtime.torch_loader import constants_of_artifact, open_program
 from vcc.engine.runtime.turn import Turn
+from vcc.engine.tensor_bytes import tensor_bytes
 
 
 class WeightsContent(MissingArtifact):
@@ -209,9 +210,7 @@ def other_content(boot: Boot, buffer: str) -> WeightsContent:
 
 
 def _digest(data: torch.Tensor) -> Digest:
-    return Digest.of(
-        data.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-    )
+    return Digest.of(tensor_bytes(data).tobytes())
 
 
 def _check_weight(name: str, found: torch.Tensor, dtype: torch.dtype, shape: Sequence[Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from vcc.engine.compile.cpu import constant_info, raw, reports
+from vcc.engine.compile.cpu import constant_info, reports
 from vcc.engine.compile.dump import Dump
 from vcc.engine.compile.ranges import (
     Cut,
@@ -47,6 +47,7 @@ from vcc.engine.passes.apply import version_pairs
 from vcc.engine.passes.user import chosen
 from vcc.engine.ranged import range_name
 from vcc.engine.request import Settled
+from vcc.engine.tensor_bytes import tensor_bytes
 from vcc.engine.torch_shim import cuda_build
 from vcc.engine.torch_shim.fx_wrapper import cuda_options
 from vcc.engine.torch_shim.inductor import check_options
@@ -239,7 +240,7 @@ def _content(
     return GpuContent(
         steps=steps,
         cubins={digest: kernel.cubin for digest, kernel in kernels.items()},
-        constants={name: raw(data) for name, data in constants.items()},
+        constants={name: tensor_bytes(data).tobytes() for name, data in constants.items()},
         goldens=goldens.blobs,
         sources={digest: kernel.source for digest, kernel in kernels.items()},
         info={

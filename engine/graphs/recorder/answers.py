@@ -24,6 +24,7 @@ from vcc.engine.graphs.recorder.capturing import rehearsed
 from vcc.engine.graphs.recorder.parts import Part
 from vcc.engine.graphs.recorder.plan import KV_CACHE, Descriptor, Recording
 from vcc.engine.graphs.table.types import Role
+from vcc.engine.tensor_bytes import tensor_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class Trial:
             self.memory[KV_CACHE][at : at + size] for at, size in self.recording.compared_cache
         )
         return Answer(
-            _bytes(output), tuple(hashlib.sha256(_bytes(one)).hexdigest() for one in cache)
+            tensor_bytes(output).tobytes(),
+            tuple(hashlib.sha256(tensor_bytes(one).tobytes()).hexdigest() for one in cache),
         )
 
 
@@ -113,8 +115,3 @@ def check_same(descriptor: Descriptor, graph: Answer, eager: Answer) -> None:
 def shaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     """The first elements of a dense tensor under another shape."""
     return tensor.flatten()[: prod(shape)].view(tuple(shape))
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    found: bytes = tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy().tobytes()
-    return found

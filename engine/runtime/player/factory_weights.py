@@ -14,6 +14,7 @@ from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.host_values import Bytes
 from vcc.engine.runtime.player.layout import Layout, Tensor
 from vcc.engine.runtime.settings import Boot
+from vcc.engine.tensor_bytes import tensor_bytes
 
 
 def fill(boot: Boot, handle: PlayerHandle, layout: Layout, blobs: Mapping[str, bytes]) -> None:
@@ -42,7 +43,7 @@ def _constant(
             f"constant {one.target[:60]} is {len(data)} bytes", f"the table takes {one.bytes} bytes"
         )
     own = buffers.get(one.target)
-    if own is not None and _bytes(own).tobytes() != data.tobytes():
+    if own is not None and tensor_bytes(own).tobytes() != data.tobytes():
         raise other_content(boot, one.target)
     return data
 
@@ -59,9 +60,4 @@ def _weight(one: Tensor, state: Mapping[str, torch.Tensor]) -> Bytes:
             f"the artifact takes {dtype} {list(one.shape)}",
             "give its own state_dict(), saved with safetensors",
         )
-    return _bytes(found)
-
-
-def _bytes(tensor: torch.Tensor) -> Bytes:
-    flat: Bytes = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-    return flat
+    return tensor_bytes(found)

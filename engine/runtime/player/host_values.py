@@ -7,7 +7,6 @@ array for such an input is fp32, which is rounded, and such an output is widened
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -61,8 +60,9 @@ def _tensor_bytes(name: str, dtype: str, value: Any) -> Bytes:
     strided = value.layout is torch.strided
     if value.dtype != getattr(torch, dtype) or value.device.type != "cpu" or not strided:
         raise _other(name, f"{value.dtype} on {value.device}", dtype)
-    flat: Bytes = value.detach().contiguous().view(-1).view(torch.uint8).numpy()
-    return flat
+    from vcc.engine.tensor_bytes import tensor_bytes  # a tensor came, so torch is here
+
+    return tensor_bytes(value)
 
 
 def _array(name: str, dtype: str, value: npt.NDArray[Any]) -> Bytes:
@@ -100,7 +100,3 @@ def drawn(dtype: str, shape: tuple[int, ...], seed: int = 0) -> npt.NDArray[Any]
         return np.zeros(shape, NUMPY[dtype])
     values = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
     return values if dtype == BF16 else values.astype(NUMPY[dtype])
-
-
-Inputs = Mapping[str, Any]
-"""Tensors or arrays by name."""
