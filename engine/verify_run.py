@@ -84,10 +84,11 @@ def run_goldens(loaded: Loaded) -> Ran:
 @contextmanager
 def _on_device(loaded: Loaded) -> Iterator[tuple[str, Check]]:
     from vcc.engine.arena import Arena
+    from vcc.engine.graphs.blob_names import CUBIN
     from vcc.engine.runtime.player.device import open_device
     from vcc.engine.runtime.player.golden import check_golden
     from vcc.engine.runtime.player.handle import PlayerHandle
-    from vcc.engine.runtime.player.load import CUBIN, check_device
+    from vcc.engine.runtime.player.opening import check_device
     from vcc.engine.runtime.player.tables import table_ranges
 
     device = open_device()

@@ -12,17 +12,19 @@ import torch
 
 from vcc.cache.errors import IntegrityError, ModelError, UsageError
 from vcc.engine.arena import Arena
+from vcc.engine.graphs.blob_names import CONSTANT, CUBIN
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.native import memory_at
 from vcc.engine.runtime.forward import Forward
 from vcc.engine.runtime.module_loader import state_of
-from vcc.engine.runtime.player.device import open_device
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
+from vcc.engine.runtime.player.host_values import Bytes
 from vcc.engine.runtime.player.layout import Layout, Tensor
-from vcc.engine.runtime.player.load import CONSTANT, CUBIN, check_device
+from vcc.engine.runtime.player.opening import open_context, read_parts
 from vcc.engine.runtime.player.recorded import PREFIX, RING, SLOTS, THREADS, Recorded
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.turn import Turn
+from vcc.engine.tensor_bytes import tensor_bytes
 
 
 def load_module_recorded(boot: Boot) -> Forward:
@@ -33,13 +35,10 @@ def load_module_recorded(boot: Boot) -> Forward:
         DeviceError: no device, another one, or too little memory.
         ModelError: the weights are not those of the module.
     """
-    with boot.ledger.phase("context"):
-        device = open_device()
-        check_device(device, boot.loaded.manifest)
+    device = open_context(boot)
     with boot.ledger.phase("verify"):
-        names = [n for n in boot.loaded.manifest.blobs if n.startswith((PREFIX, CUBIN, CONSTANT))]
-        blobs = boot.loaded.read_all(names)
-        tables = [name for name in names if name.startswith(PREFIX)]
+        tables = [name for name in boot.loaded.manifest.blobs if name.startswith(PREFIX)]
+        blobs = read_parts(boot, tables)
         if len(tables) != 1:
             raise IntegrityError("a recorded module has one node table", f"here are {len(tables)}")
     with boot.ledger.phase("modules"):
@@ -98,16 +97,14 @@ class RecordedForward:
         return torch.from_numpy(data).view(DTYPES[one.dtype]).view(one.shape)
 
 
-def _bytes(one: Tensor, tensor: torch.Tensor) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+def _bytes(one: Tensor, tensor: torch.Tensor) -> Bytes:
     dtype = DTYPES[one.dtype]
     if tensor.dtype != dtype or tuple(tensor.shape) != one.shape or tensor.device.type != "cpu":
         raise UsageError(
             f"input {one.name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}",
             f"the graph was recorded for {one.dtype} {list(one.shape)} from the CPU",
         )
-    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
-    found: np.ndarray[tuple[int], np.dtype[np.uint8]] = flat.numpy()
-    return found
+    return tensor_bytes(tensor)
 
 
 def _fill(boot: Boot, handle: PlayerHandle, layout: Layout, blobs: Mapping[str, bytes]) -> None:

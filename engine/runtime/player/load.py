@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import DeviceError, IntegrityError
+from vcc.cache.errors import IntegrityError
 from vcc.engine.arena import Arena
-from vcc.engine.graphs.blob_names import STEP
+from vcc.engine.graphs.blob_names import CONSTANT, STEP
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.expressions import Binding
 from vcc.engine.runtime.dispatch import dispatcher_of
-from vcc.engine.runtime.host import version_text
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.adapting import adapting, stacked
 from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.boot_golden import check_some, has_goldens, import_goldens
 from vcc.engine.runtime.player.collector import collector_paused
-from vcc.engine.runtime.player.device import Device, open_device
+from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.gemms import Gemms, offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout, WeightPlace
 from vcc.engine.runtime.player.memory import check_room, choose_blocks
+from vcc.engine.runtime.player.opening import add_cubins, open_context, read_parts
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.player.tables import (
     OpenTable,
@@ -40,13 +40,9 @@ from vcc.engine.runtime.player.weight_plan import Home
 from vcc.engine.runtime.settings import Boot
 
 if TYPE_CHECKING:
-    from vcc.cache.manifest import Manifest
     from vcc.engine.runtime.batch import StepLimits
     from vcc.engine.runtime.player.recorded import RecordedRunner
     from vcc.engine.runtime.player.runner import PlayerRunner
-
-CUBIN = "cubin/"
-CONSTANT = "constant/"
 
 SLOTS = 4
 RING = 256
@@ -65,17 +61,14 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
     """
     if boot.golden != "off" and has_goldens(boot):
         threading.Thread(target=import_goldens, name="vcc-golden", daemon=True).start()
-    with boot.ledger.phase("context"):
-        device = open_device()
-        boot.ledger.add_beside("context", device.seconds)
-        check_device(device, boot.loaded.manifest)
+    device = open_context(boot)
     if not any(name.startswith(STEP) for name in boot.loaded.manifest.blobs):
         from vcc.engine.runtime.player.load_recorded import load_recorded
 
         return load_recorded(boot, device)
     with boot.ledger.phase("verify"):
         ranges = table_ranges(boot.loaded.manifest)
-        blobs = _blobs(boot, ranges)
+        blobs = read_parts(boot, ranges)
     with (
         collector_paused(),
         ExitStack() as failed,
@@ -105,19 +98,6 @@ def load_player(boot: Boot) -> PlayerRunner | RecordedRunner:
         runner = _placed(boot, device, arena, tables, weights, gemms)
         failed.pop_all()
     return runner
-
-
-def add_cubins(handle: PlayerHandle, blobs: Mapping[str, bytes]) -> int:
-    """Load the cubins among an artifact's blobs; how many.
-
-    Raises:
-        IntegrityError, DeviceError: one is refused.
-    """
-    found = {
-        name.removeprefix(CUBIN): data for name, data in blobs.items() if name.startswith(CUBIN)
-    }
-    handle.add_cubins(found)
-    return len(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,42 +175,6 @@ def _placed(
         adapters=adapting(boot, device, weights.placing.result()),
     )
     return PlayerRunner(parts)
-
-
-def check_device(device: Device, manifest: Manifest) -> None:
-    """Refuse a device or driver that the artifact is not for.
-
-    Raises:
-        DeviceError: says which it is for and which there is.
-    """
-    from vcc.engine.runtime.rebuild import rebuild_command  # for a refusal only
-
-    rules = manifest.host_rules
-    wanted = rules.get("arch", device.arch)
-    if wanted != device.arch:
-        raise DeviceError(
-            f"the artifact is for {wanted}",
-            f"{device.name} is {device.arch}",
-            f"compile it for this device: {rebuild_command(manifest, device.arch)}",
-        )
-    needed = rules.get("driver", "")
-    least = int(needed) if needed.isdigit() else 0
-    if device.driver < least:
-        raise DeviceError(
-            "the CUDA driver is too old for the artifact",
-            f"it is of CUDA {version_text(device.driver)}, needed is {version_text(least)}",
-            f"install a driver of CUDA {version_text(least)} or later, or build it with an older "
-            f"toolkit: {rebuild_command(manifest, device.arch)}",
-        )
-
-
-def _blobs(boot: Boot, tables: Collection[str]) -> dict[str, bytes]:
-    names = boot.loaded.manifest.blobs
-    wanted = [name for name in names if name in tables or name.startswith((CUBIN, CONSTANT))]
-    for name in wanted:
-        if name.startswith(CUBIN) and names[name].digest.hex != name.removeprefix(CUBIN):
-            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
-    return boot.loaded.read_all(wanted)
 
 
 def fill_weights(

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import IntegrityError
 from vcc.engine.arena import Arena
-from vcc.engine.graphs.blob_names import CONSTANT, CUBIN, STEP
+from vcc.engine.graphs.blob_names import STEP
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player.boot_golden import check_some
-from vcc.engine.runtime.player.device import Device, open_device
+from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward
 from vcc.engine.runtime.player.handle import Mode, Parts, Shape
-from vcc.engine.runtime.player.load import add_cubins, check_device, fill_weights
+from vcc.engine.runtime.player.load import fill_weights
 from vcc.engine.runtime.player.memory import check_room
+from vcc.engine.runtime.player.opening import add_cubins, open_context, read_parts
 from vcc.engine.runtime.player.tables import open_tables, place_tables, table_ranges
 from vcc.engine.runtime.settings import Boot
 
@@ -47,13 +47,10 @@ def load_module_player(boot: Boot) -> Forward:
 
 def load_forward(boot: Boot) -> PlayedForward:
     """The forward of a planned artifact; errors as `load_module_player`."""
-    with boot.ledger.phase("context"):
-        device = open_device()
-        boot.ledger.add_beside("context", device.seconds)
-        check_device(device, boot.loaded.manifest)
+    device = open_context(boot)
     with boot.ledger.phase("verify"):
         ranges = table_ranges(boot.loaded.manifest)
-        blobs = _blobs(boot, ranges)
+        blobs = read_parts(boot, ranges)
         known = {name: decode(blobs[name]) for name in ranges}
     with ExitStack() as failed:  # a boot that fails gives everything back at once
         with boot.ledger.phase("modules"):
@@ -78,15 +75,6 @@ def load_forward(boot: Boot) -> PlayedForward:
 
 
 SMALLER = "free memory of the device, or declare smaller inputs: --shape"
-
-
-def _blobs(boot: Boot, tables: Mapping[str, tuple[int, int]]) -> dict[str, bytes]:
-    names = boot.loaded.manifest.blobs
-    wanted = [name for name in names if name in tables or name.startswith((CUBIN, CONSTANT))]
-    for name in wanted:
-        if name.startswith(CUBIN) and names[name].digest.hex != name.removeprefix(CUBIN):
-            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
-    return boot.loaded.read_all(wanted)
 
 
 def _fill(boot: Boot, device: Device, one: ForwardTable, blobs: Mapping[str, bytes]) -> None:

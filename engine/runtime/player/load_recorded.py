@@ -8,12 +8,14 @@ from contextlib import ExitStack
 from vcc.cache.errors import IntegrityError
 from vcc.engine.arena import Arena
 from vcc.engine.config.modes import GraphMode
+from vcc.engine.graphs.blob_names import CUBIN
 from vcc.engine.runtime.batch import StepLimits
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.handle import Mode, PlayerHandle
-from vcc.engine.runtime.player.load import CONSTANT, CUBIN, fill_weights
+from vcc.engine.runtime.player.load import fill_weights
+from vcc.engine.runtime.player.opening import read_parts
 from vcc.engine.runtime.player.recorded import (
     PREFIX,
     Recorded,
@@ -33,13 +35,10 @@ def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
         ModelError: the weights do not fit.
     """
     with boot.ledger.phase("verify"):
-        names = boot.loaded.manifest.blobs
-        wanted = [name for name in names if name.startswith((PREFIX, CUBIN, CONSTANT))]
-        blobs = boot.loaded.read_all(wanted)
+        blobs = read_parts(boot, [n for n in boot.loaded.manifest.blobs if n.startswith(PREFIX)])
         tables = {Recorded.parse(n): d for n, d in blobs.items() if n.startswith(PREFIX)}
         if not tables:
             raise IntegrityError("the artifact has no node table", "it records no step either")
-        _check_cubins(boot)
     with ExitStack() as failed:  # a boot that fails gives everything back at once
         with boot.ledger.phase("modules"):
             arena = failed.enter_context(Arena(device.ordinal))
@@ -69,12 +68,6 @@ def load_recorded(boot: Boot, device: Device) -> RecordedRunner:
 def how_mixed(mode: GraphMode) -> Mode:
     """How steps that are no pure decode are launched: whole, or in parts."""
     return Mode.PIECEWISE if mode.mixed_part is GraphMode.PIECEWISE else Mode.FULL
-
-
-def _check_cubins(boot: Boot) -> None:
-    for name, ref in boot.loaded.manifest.blobs.items():
-        if name.startswith(CUBIN) and ref.digest.hex != name.removeprefix(CUBIN):
-            raise IntegrityError(f"blob {name[:80]} is another file than its name says")
 
 
 def _limits(boot: Boot, tables: Mapping[Recorded, bytes]) -> StepLimits:

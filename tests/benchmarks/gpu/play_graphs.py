@@ -24,7 +24,7 @@ from vcc.engine.runtime.player.beside import Beside
 from vcc.engine.runtime.player.device import open_device
 from vcc.engine.runtime.player.gemms import offer_gemms
 from vcc.engine.runtime.player.handle import PlayerHandle, Shape
-from vcc.engine.runtime.player.load import add_cubins
+from vcc.engine.runtime.player.opening import add_cubins
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.settings import boot_settings
 
