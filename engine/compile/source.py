@@ -16,7 +16,7 @@ from vcc.engine.ops.register import load_ops
 from vcc.engine.request import Settled
 from vcc.engine.trace.checkpoint_forward import forward_trace
 from vcc.engine.trace.decoder import StepShape, decoder_trace
-from vcc.engine.trace.module import absent_trace, module_trace
+from vcc.engine.trace.module import module_trace
 from vcc.engine.trace.trace import TraceRequest
 
 
@@ -56,7 +56,7 @@ def trace_request(settled: Settled, made: torch.nn.Module | None = None) -> Trac
         return forward_trace(source.factory, source.shapes, dtype)
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
     if made is not None:
-        return absent_trace(made, source.shapes, dtype, once=once)
+        return module_trace(made, source.shapes, dtype, once=once, absent=True)
     return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
 
 

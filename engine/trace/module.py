@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -19,14 +20,17 @@ def module_trace(
     dtype: torch.dtype,
     *,
     once: bool = False,
+    absent: bool = False,
 ) -> TraceRequest:
     """What to trace for a module: every dimension of a declared input, fixed or a range.
 
     Args:
-        module: of a factory.
+        module: of a factory, on the CPU.
         shapes: of its inputs.
         dtype: of its floats.
         once: branches on sizes go the way of the examples, for every size.
+        absent: for torch's default device, which need not be there; the module is of no use
+            afterwards.
 
     Raises:
         ModelError: no input shape is declared.
@@ -34,34 +38,12 @@ def module_trace(
     check_declared(shapes)
     module = module.to(dtype)
     axes, dynamic = axes_of(shapes)
-    arguments = {s.name: example_of(s, dtype) for s in shapes}
-    constants = dict(module.named_buffers())
-    return TraceRequest(module, arguments, dynamic, axes, constants, once=once)
-
-
-def absent_trace(
-    module: torch.nn.Module,
-    shapes: tuple[InputShape, ...],
-    dtype: torch.dtype,
-    *,
-    once: bool = False,
-) -> TraceRequest:
-    """As `module_trace`, for torch's default device, which need not be there.
-
-    Args:
-        module: on the CPU; it is of no use afterwards.
-        shapes, dtype, once: as of `module_trace`.
-
-    Raises:
-        ModelError: no input shape is declared.
-    """
-    check_declared(shapes)
-    module = module.to(dtype)
-    axes, dynamic = axes_of(shapes)
-    constants, mode = as_meta(module), fake_mode()
-    with mode:
-        as_empty(module)
-        arguments = {s.name: example_of(s, dtype) for s in shapes}
+    constants = as_meta(module) if absent else dict(module.named_buffers())
+    mode = fake_mode() if absent else None
+    with mode or nullcontext():
+        if absent:
+            as_empty(module)
+        arguments = {shape.name: example_of(shape, dtype) for shape in shapes}
     return TraceRequest(module, arguments, dynamic, axes, constants, mode, once=once)
 
 
