@@ -55,7 +55,7 @@ def replay(
 ) -> tuple[float, Any]:
     """Microseconds of one product, from a graph of one for each weight, and the first's result.
 
-    The others go to one place, as torch's do, whose allocator gives each the memory of the last.
+    Each writes to a place of its own, as torch's do, whose results are kept.
 
     Args:
         entry: of the store.
@@ -70,17 +70,17 @@ def replay(
 
     open_driver(0)
     table, shape = decode(entry.table), entry.shape
-    first, rest = (torch.empty(shape.m, shape.n, dtype=out, device="cuda") for _ in range(2))
+    made = [torch.empty(shape.m, shape.n, dtype=out, device="cuda") for _ in weights]
     space = torch.empty(max(1, entry.workspace), dtype=torch.uint8, device="cuda")
     graph = Replay(Functions(entry.cubins))
     torch.cuda.synchronize()
     try:
-        for index, weight in enumerate(weights):
-            parts = (a, weight, None, rest if index else first, space, *scales)
+        for weight, result in zip(weights, made, strict=True):
+            parts = (a, weight, None, result, space, *scales)
             at = [0 if one is None else one.data_ptr() for one in parts]
             graph.add(table, [at[region.index] for region in table.regions], {})
         graph.instantiate().launch()
         spans = sorted(graph.launch(REPLAYS) for _ in range(ROUNDS))
     finally:
         graph.close()
-    return spans[len(spans) // 2] / len(weights), first
+    return spans[len(spans) // 2] / len(weights), made[0]
