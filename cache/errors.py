@@ -86,6 +86,10 @@ class DeviceError(VccError):
     exit, id = Exit.DEVICE, "DEVICE"
 
 
+class DeviceShortage(DeviceError):
+    """The device has too little free memory now; the same call may succeed later."""
+
+
 class RemoteError(VccError):
     """A remote cannot be reached, refuses, or answers with something else than was asked for."""
 

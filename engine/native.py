@@ -13,6 +13,7 @@ import vcc
 from vcc.cache.errors import (
     CompileError,
     DeviceError,
+    DeviceShortage,
     GraphError,
     IntegrityError,
     StorageError,
@@ -110,7 +111,7 @@ def functions(table: Mapping[str, str]) -> Functions:
 
     Raises:
         DeviceError: of a call, as `abi`, or the library lacks the function. The errors of a call
-            that failed are the `VccError` classes of its code, with what, why and hint.
+            that failed are the `VccError` classes of its code and kind, with what, why and hint.
     """
     return Functions(table)
 
@@ -125,9 +126,10 @@ _NUMBERS: dict[str, Any] = {
 }
 _TEXTS: dict[str, Any] = {"str": ctypes.c_char_p}
 _BYTES: dict[str, Any] = {"bytes": ctypes.c_char_p, "buffer": ctypes.c_void_p}
-_ERRORS: Mapping[int, type[VccError]] = {
-    int(kind.exit): kind
-    for kind in (UsageError, DeviceError, StorageError, IntegrityError, CompileError, GraphError)
+_KINDS = (UsageError, DeviceError, StorageError, IntegrityError, CompileError, GraphError)
+_ERRORS: Mapping[int | str, type[VccError]] = {
+    "shortage": DeviceShortage,  # a kind within a code, see csrc/abi/error.h
+    **{int(kind.exit): kind for kind in _KINDS},
 }
 
 
@@ -163,8 +165,9 @@ def _value(results: list[Any]) -> Any:
 
 def _error(name: str, code: int) -> VccError:
     text = abi().vcc_error_text().decode(errors="replace")
-    what, why, hint = (*text.split("\x1f"), "", "", "")[:3]
-    return _ERRORS.get(code, VccError)(what or f"{name} failed", why, hint)
+    what, why, hint, kind = (*text.split("\x1f"), "", "", "", "")[:4]
+    made = _ERRORS.get(kind) or _ERRORS.get(code, VccError)
+    return made(what or f"{name} failed", why, hint)
 
 
 def _address(value: Any) -> Any:

@@ -24,7 +24,7 @@ void fail_expectation(const char* condition, const char* text, const char* file,
 
 int32_t keep_error(const Error& error) noexcept {
   try {
-    error_text = error.task + '\x1f' + error.why + '\x1f' + error.hint;
+    error_text = error.task + '\x1f' + error.why + '\x1f' + error.hint + '\x1f' + error.kind;
   } catch (...) {
     error_text.clear();  // no memory for a text: the code still says which kind it is
   }

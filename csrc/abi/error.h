@@ -1,4 +1,4 @@
-// Errors inside the library and how they leave it: a code and a text "what\x1fwhy\x1fhint".
+// Errors inside the library and how they leave it: a code and a text "what\x1fwhy\x1fhint\x1fkind".
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ enum class Code : int32_t {
   kInternal = 70,
 };
 
+// Kinds of errors that callers tell apart within a code; engine/native.py has a class for each.
+inline constexpr const char* kShortage = "shortage";  // of the device's memory
+
 // What could not be done, why as exact as known, and the next step for the reader (may be empty).
 class Error : public std::exception {
  public:
@@ -32,6 +35,7 @@ class Error : public std::exception {
   std::string task;
   std::string why;
   std::string hint;
+  const char* kind = "";  // a constant from above
 };
 
 // A rule of the library's own code is broken; `file` is relative to csrc.

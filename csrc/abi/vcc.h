@@ -22,7 +22,9 @@ VCC_API int vcc_die_with_parent(void);
 
 /* Every function that is declared in another folder's header returns 0 or one of vcc's exit codes
    (2 usage, 3 device, 5 storage, 7 integrity, 8 compile, 9 graph, 70 internal). Then this is what
-   happened in the calling thread: "what\x1fwhy\x1fhint" in UTF-8, valid until the next error. */
+   happened in the calling thread: "what\x1fwhy\x1fhint\x1fkind" in UTF-8, valid until the next
+   error. The kind tells errors of one code apart: "shortage" is one of device memory; most have
+   none. */
 VCC_API const char* vcc_error_text(void);
 
 #ifdef __cplusplus

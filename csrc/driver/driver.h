@@ -29,7 +29,9 @@ const Driver& driver();
 class CudaError : public Error {
  public:
   CudaError(CUresult result, std::string what, std::string why, std::string hint)
-      : Error(Code::kDevice, std::move(what), std::move(why), std::move(hint)), result(result) {}
+      : Error(Code::kDevice, std::move(what), std::move(why), std::move(hint)), result(result) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) kind = kShortage;
+  }
   CUresult result;
 };
 

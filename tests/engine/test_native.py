@@ -19,6 +19,7 @@ import vcc
 from vcc.cache.errors import (
     CompileError,
     DeviceError,
+    DeviceShortage,
     GraphError,
     IntegrityError,
     StorageError,
@@ -95,7 +96,9 @@ VCC_API int32_t refuse(int32_t code) {
   return guarded([&] {
     if (code == 1) throw std::bad_alloc();
     VCC_EXPECT(code != 70, "a rule");
-    throw Error(static_cast<Code>(code), "what\xc3\xa9", "why", "hint");
+    Error error(static_cast<Code>(code % 100), "what\xc3\xa9", "why", "hint");
+    if (code == 103) error.kind = kShortage;
+    throw error;
   });
 }
 }
@@ -170,6 +173,16 @@ def test_each_code_is_its_error(numbers: native.Functions, code: int, kind: type
         numbers.refuse(code)
     assert (caught.value.what, caught.value.why, caught.value.hint) == ("whaté", "why", "hint")
     assert int(caught.value.exit) == code
+
+
+def test_a_kind_is_told_apart_within_its_code(numbers: native.Functions) -> None:
+    with pytest.raises(DeviceShortage) as caught:
+        numbers.refuse(103)
+    assert (caught.value.what, caught.value.why, caught.value.hint) == ("whaté", "why", "hint")
+    assert caught.value.as_dict()["id"] == "DEVICE"
+    with pytest.raises(DeviceError) as other:
+        numbers.refuse(3)
+    assert type(other.value) is DeviceError
 
 
 def test_broken_rules_and_foreign_exceptions_are_errors_too(numbers: native.Functions) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Protocol
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import DeviceShortage
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.handle import PlayerHandle
 
 AHEAD = 64
 """Blocks that are mapped beyond those that are asked for, where there is memory: a call maps chunks
 of every layer, and the next block comes soon."""
-
-OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
-"""What the native library says of a shortage; other errors of the device are no shortage."""
 
 
 class User(Protocol):
@@ -53,16 +50,14 @@ class CacheMemory:
         Raises:
             GraphError: the cache sleeps.
             UsageError: a step is under way.
-            DeviceError: the device is lost.
+            DeviceError: the device is lost, or refuses for another reason than its free memory.
         """
         if blocks <= self.mapped:
             return True
         for wanted in sorted({blocks, min(blocks + AHEAD, self.blocks)}, reverse=True):
             try:
                 self._map(wanted)
-            except DeviceError as error:
-                if OUT_OF_MEMORY not in f"{error.what} {error.why}":
-                    raise
+            except DeviceShortage as error:
                 self._why = error.why
             else:
                 return True
@@ -73,9 +68,9 @@ class CacheMemory:
         if self.trimmed and not self.hold(1 + max(int(some.max(initial=0)) for some in blocks)):
             raise self.shortage()
 
-    def shortage(self) -> DeviceError:
+    def shortage(self) -> DeviceShortage:
         """Why `hold` failed last."""
-        return DeviceError(
+        return DeviceShortage(
             "there is no memory for the KV cache",
             f"{self.mapped} of {self.blocks} blocks have memory; {self._why}",
             "free memory of the device and go on: nothing was lost",

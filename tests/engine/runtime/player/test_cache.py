@@ -11,7 +11,7 @@ from support.fake_cuda.fixtures import RawArena
 from support.player_runner import batch, running
 from support.step_tables import BLOCK
 
-from vcc.cache.errors import DeviceError, UsageError
+from vcc.cache.errors import DeviceError, DeviceShortage, UsageError
 from vcc.engine.config.modes import GraphMode
 from vcc.engine.graphs.table.types import RegionKind
 from vcc.engine.models.source import open_source
@@ -164,7 +164,20 @@ def test_another_fault_of_the_device_is_no_shortage(
 ) -> None:
     runner.trim()
     fake.fail("cuMemCreate", 1, code=1)
-    with pytest.raises(DeviceError, match="CUDA_ERROR_INVALID_VALUE"):
+    with pytest.raises(DeviceError, match="CUDA_ERROR_INVALID_VALUE") as told:
+        runner.cache.hold(BLOCKS)
+    assert not isinstance(told.value, DeviceShortage)
+
+
+def test_a_shortage_is_known_by_its_kind_not_by_its_words(
+    runner: PlayerRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def quoting(_: int) -> int:
+        raise DeviceError("cannot map", "CUDA_ERROR_OUT_OF_MEMORY was said before")
+
+    runner.trim()
+    monkeypatch.setattr(runner.cache, "_map", quoting)
+    with pytest.raises(DeviceError, match="was said before"):
         runner.cache.hold(BLOCKS)
 
 
