@@ -294,8 +294,6 @@ def dlpack_capsule(
     place = ctypes.addressof(made)
     _LENT[place] = (made, sizes, owner)
     new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = (
-        ctypes.py_object,
-        (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
-    )
+    new.restype = ctypes.py_object
+    new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     return new(place, _DLTENSOR, ctypes.cast(_unused, ctypes.c_void_p))
