@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,15 @@ import numpy as np
 import pytest
 import torch
 from support.checkpoints import make_checkpoint
-from support.flow import draw_prompts
-from support.gpu_jobs import Job, build, spread, vcc, words
-from support.numbers import GAP_SHARE, assert_low_precision
+from support.gpu_jobs import Job, vcc, words
+from support.gpu_numbers import SIZES, Arrays, Prepared, job_of, prepared
+from support.numbers import GAP_SHARE
 
 from vcc.engine.runtime import sample as sampling
 from vcc.engine.runtime.sample import SamplingParams, uniform
 
 pytestmark = pytest.mark.gpu
 
-VOCAB = 512
 LENGTHS = {"one": 1, "odd": 17, "many": 200, "long": 3000}
 ROWS = 200
 """Positions of a prompt that are checked: all but of the long one."""
@@ -34,14 +32,7 @@ ROWS = 200
 SLACK = 0.03
 """Of the uniform number that a token is drawn by."""
 
-SIZES: Mapping[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "max_position_embeddings": 4096,
-}
-LIMITS = {"max_model_len": 4096, "max_num_seqs": 8, "max_num_batched_tokens": 1024}
-OPTIONS = {"target": "sm_90", "mode": "full", "dtype": "bf16", **LIMITS}
+LIMITS = {"max_model_len": 4096, "max_num_batched_tokens": 1024}
 
 ALONE: Sequence[Mapping[str, int]] = (
     *({"one": 1}, {"odd": 17}, {"many": 200}),
@@ -80,55 +71,31 @@ CELLS: Mapping[str, Mapping[str, Any]] = {
 class Cell:
     """A checkpoint, its artifact, and the logits of both sides."""
 
-    job: Job
-    played: Mapping[str, np.ndarray]
-    reference: Mapping[str, np.ndarray]
+    made: Prepared
+    played: Arrays
     heavy: Sequence[str]
 
-    def check(self, run: str) -> None:
-        """The numbers rule over all wanted rows of all prompts."""
-        names = tuple(self.job.prompts)
-        mine = _joined(self.played[f"{run}/{name}"] for name in names)
-        exact = _joined(self.reference[f"float32/{name}"] for name in names)
-        peer = _joined(self.reference[f"bfloat16/{name}"] for name in names)
-        assert_low_precision(mine, exact, peer)
-
-
-def made(arch: str, folder: Path) -> Job:
-    """A checkpoint and what is asked of it."""
-    fields = {**SIZES, **CELLS[arch]}
-    prompts = dict(zip(LENGTHS, draw_prompts(tuple(LENGTHS.values()), VOCAB), strict=True))
-    return Job(
-        model=make_checkpoint(folder / "model", arch, dtype="bfloat16", **fields),
-        store=folder / "store",
-        options=OPTIONS,
-        prompts=prompts,
-        wanted={n: spread(len(ids), ROWS) for n, ids in prompts.items()},
-        runs={"alone": ALONE, "mixed": MIXED},
-    )
+    @property
+    def job(self) -> Job:
+        return self.made.job
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Job, Path, Any]]:
-    """Every cell's job and folder, and its reference; all compile and compute side by side."""
-    folders = {arch: tmp_path_factory.mktemp(arch) for arch in CELLS}
-    found = {arch: made(arch, folder) for arch, folder in folders.items()}
-    with ThreadPoolExecutor(2 * len(CELLS)) as pool:
-        builds = [pool.submit(build, job) for job in found.values()]
-        logits = {
-            arch: pool.submit(job.done_by, "reference_process", folders[arch])
-            for arch, job in found.items()
-        }
-        for one in builds:
-            one.result()
-    return {arch: (job, folders[arch], logits[arch].result()[0]) for arch, job in found.items()}
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Prepared]:
+    """Every cell with all parameters redrawn; all compile and compute side by side."""
+    runs, found = {"alone": ALONE, "mixed": MIXED}, {}
+    for arch, own in CELLS.items():
+        folder = tmp_path_factory.mktemp(arch)
+        fields = {**SIZES, "max_position_embeddings": 4096, **own}
+        model = make_checkpoint(folder / "model", arch, dtype="bfloat16", **fields)
+        found[arch] = (job_of(model, folder, LENGTHS, ROWS, runs, **LIMITS), folder)
+    return prepared(found)
 
 
 @pytest.fixture(scope="module", params=CELLS)
-def cell(request: pytest.FixtureRequest, jobs: Mapping[str, tuple[Job, Path, Any]]) -> Cell:
-    job, folder, reference = jobs[request.param]
-    played, done = job.done_by("player_process", folder)
-    return Cell(job, played, reference, done.json["heavy"])
+def cell(request: pytest.FixtureRequest, jobs: Mapping[str, Prepared]) -> Cell:
+    made = jobs[request.param]
+    return Cell(made, *made.play())
 
 
 def answers(job: Job, folder: Path, new: int, *options: object) -> list[list[int]]:
@@ -146,7 +113,7 @@ def answers(job: Job, folder: Path, new: int, *options: object) -> list[list[int
 
 @pytest.mark.parametrize("run", ["alone", "mixed"])
 def test_logits_keep_the_numbers_rule(cell: Cell, run: str) -> None:
-    cell.check(run)
+    cell.made.check(cell.played, run)
 
 
 def test_nothing_heavy_was_imported(cell: Cell) -> None:
@@ -223,7 +190,3 @@ def _continued(job: Job, found: Sequence[Sequence[int]]) -> Job:
         for at in range(0, len(job.prompts[name]), 1024)
     ]
     return Job(job.model, job.store, job.options, longer, rows, {"batch": prefill})
-
-
-def _joined(parts: Any) -> torch.Tensor:
-    return torch.from_numpy(np.concatenate(list(parts)))

@@ -8,35 +8,21 @@ batches, are held to `transformers` by the numbers rule.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from support.flow import draw_prompts
-from support.gpu_jobs import Job, build, spread
-from support.numbers import assert_low_precision
+from support.gpu_numbers import SIZES, Prepared, job_of, prepared
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 from support.traced_checkpoints import make_traced
 
 pytestmark = pytest.mark.gpu
 
-VOCAB = 512
 LENGTHS = {"one": 1, "odd": 17, "many": 200, "long": 700}
 ROWS = 120
 """Positions of a prompt that are checked."""
 
-SIZES: Mapping[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "max_position_embeddings": 1024,
-}
-LIMITS = {"max_model_len": 1024, "max_num_seqs": 8, "max_num_batched_tokens": 512}
-OPTIONS = {"target": "sm_90", "mode": "full", "dtype": "bf16", **LIMITS}
+LIMITS = {"max_model_len": 1024, "max_num_batched_tokens": 512}
 
 ALONE: Sequence[Mapping[str, int]] = (
     *({"one": 1}, {"odd": 17}, {"many": 200}),
@@ -60,47 +46,24 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
 all heads; windows."""
 
 
-def job_of(architecture: str, folder: Path) -> Job:
-    """A checkpoint with every parameter redrawn, and what is asked of it."""
-    fields = {**SIZES, **FAMILIES[architecture]}
-    prompts = dict(zip(LENGTHS, draw_prompts(tuple(LENGTHS.values()), VOCAB), strict=True))
-    return Job(
-        model=make_traced(folder / "model", architecture, dtype="bfloat16", **fields),
-        store=folder / "store",
-        options=OPTIONS,
-        prompts=prompts,
-        wanted={n: spread(len(ids), ROWS) for n, ids in prompts.items()},
-        runs={"alone": ALONE, "mixed": MIXED},
-    )
-
-
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Job, Path, Any]]:
-    """Every family's job, folder and reference; all compile and compute side by side."""
-    folders = {name: tmp_path_factory.mktemp(name) for name in FAMILIES}
-    found = {name: job_of(name, folder) for name, folder in folders.items()}
-    with ThreadPoolExecutor(2 * len(found)) as pool:
-        builds = [pool.submit(build, job) for job in found.values()]
-        logits = {
-            name: pool.submit(job.done_by, "reference_process", folders[name])
-            for name, job in found.items()
-        }
-        for one in builds:
-            one.result()
-    return {name: (job, folders[name], logits[name].result()[0]) for name, job in found.items()}
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Prepared]:
+    """Every family with all parameters redrawn; all compile and compute side by side."""
+    runs, found = {"alone": ALONE, "mixed": MIXED}, {}
+    for name, own in FAMILIES.items():
+        folder = tmp_path_factory.mktemp(name)
+        fields = {**SIZES, "max_position_embeddings": 1024, **own}
+        model = make_traced(folder / "model", name, dtype="bfloat16", **fields)
+        found[name] = (job_of(model, folder, LENGTHS, ROWS, runs, **LIMITS), folder)
+    return prepared(found)
 
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_a_traced_decoder_keeps_the_numbers_rule(
-    architecture: str, jobs: Mapping[str, tuple[Job, Path, Any]]
+    architecture: str, jobs: Mapping[str, Prepared]
 ) -> None:
-    job, folder, reference = jobs[architecture]
-    played, done = job.done_by("player_process", folder)
-    assert done.json["heavy"] == []
-    exact, peer = (_joined(reference, kind, job.prompts) for kind in ("float32", "bfloat16"))
-    for run in job.runs:
-        assert_low_precision(_joined(played, run, job.prompts), exact, peer)
-
-
-def _joined(arrays: Mapping[str, np.ndarray], run: str, prompts: Mapping[str, Any]) -> torch.Tensor:
-    return torch.from_numpy(np.concatenate([arrays[f"{run}/{name}"] for name in prompts]))
+    one = jobs[architecture]
+    played, heavy = one.play()
+    assert heavy == []
+    for run in one.job.runs:
+        one.check(played, run)
