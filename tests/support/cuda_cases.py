@@ -255,3 +255,16 @@ def nan_cases(dtype: torch.dtype) -> Iterator[Case]:
         odd[0, 5], odd[1] = float("nan"), 0.0
         tensors[name] = odd
         yield Case(case.op, f"{case.name} NaN", tensors, case.numbers)
+
+
+FAMILIES: tuple[Callable[[torch.dtype], Iterator[Case]], ...] = (
+    *(norm_cases, gate_cases, rope_cases, many_cases),
+    *(cache_cases, router_cases),
+)
+"""Together every operator with a CUDA kernel, in all its layouts."""
+
+
+def all_cases(dtype: torch.dtype) -> Iterator[Case]:
+    """The cases of all families."""
+    for family in FAMILIES:
+        yield from family(dtype)

@@ -14,15 +14,7 @@ from typing import Any
 
 import torch
 
-from support.cuda_cases import (
-    Case,
-    cache_cases,
-    gate_cases,
-    many_cases,
-    norm_cases,
-    rope_cases,
-    router_cases,
-)
+from support.cuda_cases import Case, all_cases
 from support.fake_cuda import Fake
 from support.host_kernels import layout
 from vcc.engine.ops.cuda import eager
@@ -111,9 +103,7 @@ def main() -> None:
     empty = Case("silu_and_mul", "no rows", {"x": torch.empty(0, 8)})
     found: dict[str, Any] = {"why": eager.hand_over(fake.path), "differences": [], "calls": 0}
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        writes = (*rope_cases(dtype), *many_cases(dtype), *cache_cases(dtype))
-        families = (norm_cases(dtype), gate_cases(dtype), writes, router_cases(dtype))
-        for case in (case for family in families for case in family):
+        for case in all_cases(dtype):
             found["calls"] += 1
             found["differences"] += differences(case, fake)
     fake.clear()

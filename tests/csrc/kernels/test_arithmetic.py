@@ -12,12 +12,11 @@ import pytest
 import torch
 from support import host_kernels
 from support.cuda_cases import (
+    FAMILIES,
     NATIVE,
     WRITTEN,
     Case,
-    cache_cases,
     gate_cases,
-    many_cases,
     nan_cases,
     norm_cases,
     rope_cases,
@@ -32,10 +31,6 @@ UNIT = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10, torch.float32: 2.0**-2
 """One unit of the last place, relative; in fp32 sums and exponentials differ by a few more."""
 
 Cases = Callable[[torch.dtype], Iterator[Case]]
-FAMILIES: tuple[Cases, ...] = (
-    *(norm_cases, gate_cases, rope_cases, many_cases),
-    *(cache_cases, router_cases),
-)
 
 
 @pytest.fixture(scope="module")

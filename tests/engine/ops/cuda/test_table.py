@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.cuda_cases import (
-    Case,
-    cache_cases,
-    gate_cases,
-    many_cases,
-    norm_cases,
-    rope_cases,
-    router_cases,
-)
+from support.cuda_cases import Case, all_cases, norm_cases
 from support.host_kernels import layout
 from support.sources import ROOT
 
@@ -42,12 +34,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 def cases() -> Iterator[Case]:
     for dtype in DTYPES:
-        yield from norm_cases(dtype)
-        yield from gate_cases(dtype)
-        yield from rope_cases(dtype)
-        yield from many_cases(dtype)
-        yield from cache_cases(dtype)
-        yield from router_cases(dtype)
+        yield from all_cases(dtype)
 
 
 def call_of(case: Case) -> CudaCall:
