@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
 from torch.fx import GraphModule
@@ -29,22 +30,51 @@ def merged_options(level: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {**FIXED_OPTIONS, **CPU_OPTIONS[level], **options}
 
 
-def check_options(names: Iterable[str]) -> None:
-    """Refuse options of the user's that Inductor does not have.
+def check_options(options: Mapping[str, object]) -> None:
+    """Refuse options of the user's that Inductor does not have, and values of another kind.
 
     Raises:
-        ConfigError: the first such option, with the closest one that exists.
+        ConfigError: the first such option, with the closest one that exists, or what it takes.
     """
     from torch._inductor import config
 
-    for name in names:
-        if not _known(config, name):
-            known: Any = config
+    known: Any = config
+    for name, value in options.items():
+        if name not in known.get_config_copy():
             raise ConfigError(
                 f'Inductor of torch {torch.__version__} has no option "{name}"',
                 "inductor_config is handed to it as it is",
                 _nearest(name, known.get_config_copy()),
             )
+        kind = known.get_type(name)
+        if not fits(value, kind):
+            raise ConfigError(
+                f'Inductor\'s option "{name}" cannot be {value!r:.60}',
+                f"it takes {_said(kind)}",
+                "inductor_config is handed to Inductor as it is: write the value as JSON has it",
+            )
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a number, a text, true or false is a value of a declared type.
+
+    Args:
+        value: as JSON gives it: 1 is no float here only where no float is taken, and true is no 1.
+        kind: of `config.get_type`; NoneType of an option whose type nobody declared takes any.
+    """
+    choices = get_args(kind)
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(one) and value == one for one in choices)
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(value, one) for one in choices if one is not NoneType)
+    if kind in (NoneType, Any, object):
+        return True
+    return type(value) is kind or (kind is float and type(value) is int)
+
+
+def _said(kind: Any) -> str:
+    """A type in words of Python, short."""
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")[:120]
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -71,7 +101,8 @@ def compile_library(
     from torch._inductor import aot_compile, config
 
     known = {name: value for name, value in options.items() if _known(config, name)}
-    check_options(options.keys() - known.keys() - _BUILTIN)
+    strange = options.keys() - known.keys() - _BUILTIN
+    check_options({name: options[name] for name in strange})
     flags = _fixed_flags(str(options.get("cpp.march", "")))
     with flags, stable_array_names(), readers_only(), checks_that_return():
         files: Any = aot_compile(graph, tuple(arguments), options=known)

@@ -103,6 +103,7 @@ REFUSED = {
     "a splitting op of torch's": (2, (*CONFIG, '{"splitting_ops": ["aten::gelo"]}')),
     "a splitting op of nobody's": (2, (*CONFIG, '{"splitting_ops": ["mine::op"]}')),
     "an option of Inductor": (2, (*CONFIG, '{"inductor_config": {"max_autotun": true}}')),
+    "its kind": (2, (*CONFIG, '{"inductor_config": {"max_autotune": 1}}')),
     "a pass": (2, (*CONFIG, '{"user_passes": ["nowhere:PASS"]}')),
     "a back end": (2, (*CONFIG, '{"custom_ops": ["+rms_norm:hip"]}')),
 }

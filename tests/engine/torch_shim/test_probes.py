@@ -137,13 +137,42 @@ def test_inductor_compile_library() -> None:
 
 def test_inductor_check_options() -> None:
     """Names are those of Inductor's own table; the closest ones are offered."""
-    inductor.check_options(["max_autotune", "cpp.simdlen", "triton.cudagraphs"])
+    inductor.check_options({"max_autotune": True, "cpp.simdlen": 256, "cpp.min_chunk_size": 64})
     with pytest.raises(ConfigError, match=r'no option "max_autotun"') as caught:
-        inductor.check_options(["max_autotun"])
+        inductor.check_options({"max_autotun": True})
     assert "max_autotune" in caught.value.hint
     with pytest.raises(ConfigError) as caught:
-        inductor.check_options(["quite.something.else"])
+        inductor.check_options({"quite.something.else": 1})
     assert "config.py" in caught.value.hint
+    with pytest.raises(ConfigError, match='no option "cpp"'):
+        inductor.check_options({"cpp": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "takes"),
+    [
+        ("max_autotune", True, 1, "bool"),
+        ("cpp.min_chunk_size", 64, True, "int"),
+        ("cpp.simdlen", 256, "256", "int | None"),
+        ("max_autotune_gemm_backends", "ATEN", 3, "str"),
+        ("max_autotune_gemm_search_space", "DEFAULT", "default", "EXHAUSTIVE"),
+        ("generate_intermediate_hooks", False, "no", "bool"),
+    ],
+)
+def test_inductor_options_have_kinds(name: str, good: object, bad: object, takes: str) -> None:
+    """Inductor itself takes any value, and fails far from where it was written."""
+    inductor.check_options({name: good})
+    with pytest.raises(ConfigError, match=f'option "{name}" cannot be') as caught:
+        inductor.check_options({name: bad})
+    assert takes in caught.value.why
+
+
+def test_a_whole_number_is_a_float_and_what_holds_several_takes_no_scalar() -> None:
+    assert inductor.fits(1, float)
+    assert inductor.fits(1, float | None)
+    assert not inductor.fits(1.0, int)
+    assert not inductor.fits("x", list[str])
+    assert inductor.fits("x", type(None)), "an option that says None and no type"
 
 
 # --- dispatch_mode
