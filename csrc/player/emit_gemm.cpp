@@ -122,6 +122,10 @@ void Expander::emit_stored(const StoredGemm& stored, const Operands& operands, u
                                " bytes of operand " + std::to_string(region.index) + ", here are " +
                                std::to_string(place.bytes));
     }
+    if (place.address % region.alignment != 0) {
+      refuse_launch(blame, "a stored matrix product needs operand " + std::to_string(region.index) +
+                               " at a multiple of " + std::to_string(region.alignment));
+    }
     bases.push_back(place.address);
   }
   const Source inner{stored.table, stored.shapes, std::move(bases), stored.values};

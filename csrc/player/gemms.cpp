@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "abi/error.h"
+#include "player/alignment.h"
 
 namespace vcc {
 namespace {
@@ -14,12 +15,16 @@ bool fits(const table::Variant& variant, const table::Gemm& gemm, int64_t rows) 
          variant.scales == gemm.scales && (variant.max_rows == 0 || rows <= variant.max_rows);
 }
 
-// Whether stored nodes can compute a product of the table.
-bool storable(const table::Records& table, const GemmShape& shape) {
-  return shape.scales != table::Scales::kBlocks || spreading_kernel(table, shape) != table::kNone;
-}
-
 }  // namespace
+
+Gemms::Gemms(const table::Records& table) : table_(table), alignments_(alignments_of(table)) {}
+
+bool Gemms::storable(const GemmShape& shape) const {
+  const auto found = alignments_.find(shape);
+  const bool aligned = found == alignments_.end() || found->second % table::kStoredAlignment == 0;
+  const bool blocks = shape.scales == table::Scales::kBlocks;
+  return aligned && (!blocks || spreading_kernel(table_, shape) != table::kNone);
+}
 
 GemmShape shape_of(const table::Gemm& gemm) {
   return {gemm.n, gemm.k, gemm.dtype, gemm.flags, gemm.out, gemm.scales};
@@ -117,7 +122,7 @@ GemmChoice Gemms::choose_locked(const table::Gemm& gemm, int64_t rows, int64_t m
     variant = {GemmRoute::kVariant, rows, nullptr, static_cast<uint32_t>(first - variants.begin())};
   }
   const auto found = buckets_.find(shape_of(gemm));
-  if (found == buckets_.end() || !storable(table_, found->first)) return variant;
+  if (found == buckets_.end() || !storable(found->first)) return variant;
   for (auto at = found->second.lower_bound(rows); at != found->second.end() && at->first <= most;
        ++at) {
     const Bucket& bucket = at->second;

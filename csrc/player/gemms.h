@@ -60,7 +60,7 @@ struct GemmChoice {
 // Any thread may call any function. An entry that has come stays.
 class Gemms {
  public:
-  explicit Gemms(const table::Records& table) : table_(table) {}
+  explicit Gemms(const table::Records& table);
 
   // Entries that will come; `finish` ends the waiting for them. Returns for each whether some
   // number of rows may take it: not where the measured choice is a variant.
@@ -100,10 +100,14 @@ class Gemms {
     std::shared_ptr<StoredGemm> stored;  // null until it has come
   };
 
+  // Whether stored nodes can compute products of a shape: they ask for aligned operands, and where
+  // scales are of blocks for a kernel that spreads them.
+  bool storable(const GemmShape& shape) const;
   GemmChoice choose_locked(const table::Gemm& gemm, int64_t rows, int64_t most) const;
   Bucket* bucket_of(uint32_t offer);
 
   const table::Records& table_;
+  const std::map<GemmShape, uint64_t> alignments_;
   mutable std::mutex lock_;
   mutable std::condition_variable changed_;
   std::vector<GemmOffer> offers_;

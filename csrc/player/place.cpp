@@ -151,10 +151,11 @@ void Player::share_regions(const Expander& expander) {
   places_.clear();  // of an attempt that failed
   for (size_t i = 0; i < regions.size(); ++i) {
     const bool fits = i < other.size() && other[i].kind == regions[i].kind &&
+                      other[i].alignment >= regions[i].alignment &&
                       region_bytes(regions[i], expander.largest()) <= first_->places_[i].bytes;
     if (!fits) {
       throw Error(Code::kIntegrity, "a table does not fit the memory of the others",
-                  "region " + std::to_string(i) + " is another or larger");
+                  "region " + std::to_string(i) + " is another, larger or more aligned");
     }
     places_.push_back(first_->places_[i]);
   }

@@ -139,6 +139,11 @@ std::shared_ptr<StoredGemm> Player::stored_gemm(const GemmOffer& offer,
     if (region.kind != table::RegionKind::kOperand) {
       refuse_entry("it uses other memory than its operands");
     }
+    if (region.alignment > table::kStoredAlignment) {
+      refuse_entry("operand " + std::to_string(region.index) + " is to start at a multiple of " +
+                   std::to_string(region.alignment) + ", entries may ask for " +
+                   std::to_string(table::kStoredAlignment));
+    }
     const bool workspace = region.index == table::kWorkspaceOperand;
     if (workspace) stored->workspace = static_cast<uint64_t>(stored->values[region.size]);
   }

@@ -9,6 +9,7 @@
 #include "recorder/library.h"
 #include "recorder/lt_words.h"
 #include "recorder/stacks.h"
+#include "table/format.h"
 
 namespace vcc::recorder {
 
@@ -42,8 +43,8 @@ constexpr uint32_t kAddBias = 4;             // CUBLASLT_EPILOGUE_BIAS
 constexpr uint64_t kSomewhere = 1 << 20;     // an address for the choice, which reads none
 constexpr int kMaxWorkspace = 1;             // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 constexpr int kAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_{A,B,C,D}_BYTES
-constexpr uint32_t kAlignment = 16;          // what a node table promises of a tensor
-constexpr uint64_t kWorkspaceLimit = 32u << 20;  // torch's own on Hopper
+constexpr uint32_t kAlignment = table::kStoredAlignment;  // what players promise of operands
+constexpr uint64_t kWorkspaceLimit = 32u << 20;           // torch's own on Hopper
 
 }  // namespace
 

@@ -1,11 +1,11 @@
 """The indexes of the GEMM store: what stands on a shelf of `cache/shelf.py`, checked when read.
 
-products = {"kind": "products", "format": 4, "gpu": gpu, "cublaslt": version, "created": seconds,
+products = {"kind": "products", "format": 5, "gpu": gpu, "cublaslt": version, "created": seconds,
             "self_test": {"passed": bool, "products": count, "why": text},
             "bundle": [sha256, bytes], "tables": [sha256, xxh3, bytes],
             "cubins": [[sha256, xxh3, bytes]...],
             "products": [[product, bytes, workspace, [cubin...]]...]}
-choices  = {"kind": "choices", "format": 3, "gpu": gpu, "cublaslt": version, "created": seconds,
+choices  = {"kind": "choices", "format": 4, "gpu": gpu, "cublaslt": version, "created": seconds,
             "variants": sha256 of the kernels that were measured,
             "choices": [[product, route, stored ns or -1, variant ns or -1]...]}
 product  = m, n, k, dtype, has_c, out, scales          seven entries of the row
@@ -31,7 +31,7 @@ from vcc.cache.key import is_clean
 from vcc.engine.graphs.table.layout import FP8
 from vcc.engine.tune.gpu import Gpu
 
-FORMATS = {"products": 4, "choices": 3}
+FORMATS = {"products": 5, "choices": 4}
 _log = logging.getLogger(__name__)
 
 Sha256: TypeAlias = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -90,7 +90,7 @@ class Products(Struct, frozen=True, tag_field="kind", tag="products", forbid_unk
     tables: tuple[Sha256, Xxh3, Number]
     cubins: tuple[tuple[Sha256, Xxh3, Number], ...]
     products: tuple[ProductRow, ...]
-    format: Literal[4] = 4
+    format: Literal[5] = 5
 
     def check(self) -> None:
         """What types do not say.
@@ -130,7 +130,7 @@ class Choices(Struct, frozen=True, tag_field="kind", tag="choices", forbid_unkno
     created: Seconds
     variants: Sha256
     choices: tuple[ChoiceRow, ...]
-    format: Literal[3] = 3
+    format: Literal[4] = 4
 
     def check(self) -> None:
         """As that of `Products`."""

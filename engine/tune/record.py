@@ -17,7 +17,7 @@ from vcc.engine.graphs.recorder.merge import merge
 from vcc.engine.graphs.recorder.places import Move
 from vcc.engine.graphs.table.bounds import scale_bytes
 from vcc.engine.graphs.table.encode import encode
-from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.graphs.table.layout import DTYPES, STORED_ALIGNMENT
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind
 from vcc.engine.tune.shapes import GemmShape, Refused
 from vcc.engine.tune.store import GemmEntry
@@ -91,7 +91,7 @@ def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int
     moves = [Move(at, first[i], second[i], sizes[i]) for at, i in enumerate(used)]
     merged = merge(SEGMENT, drafts[0], drafts[1], drafts[2], moves, one_process=True)
     table = NodeTable(
-        regions=tuple(Region(RegionKind.OPERAND, sizes[i], index=i) for i in used),
+        regions=tuple(Region(RegionKind.OPERAND, sizes[i], i, STORED_ALIGNMENT) for i in used),
         cubins=tuple((digest, len(cubins.bytes[digest])) for digest in merged.digests),
         kernels=merged.kernels,
         nodes=merged.nodes,

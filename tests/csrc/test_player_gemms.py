@@ -13,7 +13,7 @@ from support.step_tables import HIDDEN, TOKENS, VOCAB, Step, toy_step, with_tabl
 from support.supply_case import WORKSPACE, entry, offered, offers, player, supplied
 
 from vcc.cache.errors import GraphError, IntegrityError
-from vcc.engine.graphs.table.types import Edge, Segment, SegmentKind
+from vcc.engine.graphs.table.types import Edge, NodeKind, Segment, SegmentKind
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
 
 
@@ -154,3 +154,27 @@ def test_without_entry_and_kernel_nobody_computes_it(arena: RawArena) -> None:
         assert [one["route"] for one in handle.gemms(4, 2)] == ["store", "none"]
         with pytest.raises(GraphError, match=f"by {VOCAB} x {HIDDEN}"):
             handle.build([full(4, 2)], 1, 0)
+
+
+def moved(offset: object) -> Step:
+    """A step whose first product writes so many bytes behind where it did."""
+    step = toy_step()
+    nodes = list(step.table.nodes)
+    (at,) = (i for i, one in enumerate(nodes) if one.kind is NodeKind.GEMM and not one.target)
+    *others, d = nodes[at].params
+    nodes[at] = replace(nodes[at], params=(*others, replace(d, value=offset)))
+    return with_table(step, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(
+    ("offset", "stored"),
+    [(8192, True), (8192 + 128, False), (["*", 256, "B"], True), (["*", 64, "T"], False)],
+)
+def test_an_operand_that_may_start_elsewhere_is_the_tables_own(
+    fake: Fake, arena: RawArena, offset: object, stored: bool
+) -> None:
+    """Entries ask for multiples of 256 at every size, or somebody else computes the product."""
+    with player(arena, (4, entry(4)), step=moved(offset)) as handle:
+        handle.place(4, 4, 1, 1)
+        assert products(fake, handle, 4) == (["nvjet", "splitk"] if stored else ["gemm"])
+        assert handle.gemms(4, 2)[0]["route"] == ("store" if stored else "triton")

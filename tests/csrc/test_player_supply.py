@@ -154,6 +154,7 @@ def test_closing_ends_the_waiting_of_threads_that_build(arena: RawArena) -> None
 REFUSED: dict[str, tuple[bytes, str]] = {
     "no table": (b"nonsense" * 40, "table"),
     "an empty one": (b"", "table"),
+    "more alignment": (entry(4, alignment=512), "operand 0 is to start at a multiple of 512"),
     "more workspace": (entry(4), "more workspace than was offered"),
     "no such kernel": (entry(4), "takes other parameters"),
 }

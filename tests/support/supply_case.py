@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from support.fake_cuda.cubins import cubin
 from support.fake_cuda.fixtures import RawArena
-from support.step_tables import CUBIN, DIGEST, HIDDEN, toy_step
+from support.step_tables import CUBIN, DIGEST, HIDDEN, Step, toy_step
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPE_NAMES
 from vcc.engine.graphs.table.types import (
@@ -36,12 +36,13 @@ SHAPE = (HIDDEN, HIDDEN, DTYPE_NAMES.index("bfloat16"), 0)
 WORKSPACE = 1 << 16
 
 
-def entry(rows: int, *, most: int = 0, edge: int = 0) -> bytes:
+def entry(rows: int, *, most: int = 0, edge: int = 0, alignment: int = 256) -> bytes:
     """A product of `rows` rows as cuBLASLt leaves it: bytes with pointers inside, then a sum."""
     sizes = (rows * HIDDEN * 2, HIDDEN * HIDDEN * 2, most or rows * HIDDEN * 2, WORKSPACE)
     operands = (0, 1, 3, 4)
     regions = tuple(
-        Region(RegionKind.OPERAND, size, index) for index, size in zip(operands, sizes, strict=True)
+        Region(RegionKind.OPERAND, size, index, alignment)
+        for index, size in zip(operands, sizes, strict=True)
     )
     first = (
         Param(ParamKind.BYTES, 0, 0, value=bytes([rows]) * 128),
@@ -91,9 +92,11 @@ def offers(*rows: int, routes: Mapping[int, int] = {}) -> list[Offer]:
 
 
 @contextmanager
-def offered(arena: RawArena, *made: Offer, variants: bool = True) -> Iterator[PlayerHandle]:
+def offered(
+    arena: RawArena, *made: Offer, variants: bool = True, step: Step | None = None
+) -> Iterator[PlayerHandle]:
     """A player that was offered entries, none of which has come."""
-    handle = PlayerHandle(arena.handle, toy_step(variants=variants).data)
+    handle = PlayerHandle(arena.handle, (step or toy_step(variants=variants)).data)
     try:
         handle.add_cubin(DIGEST, CUBIN)
         handle.offer_gemms(made)
@@ -108,10 +111,11 @@ def player(
     *entries: tuple[int, bytes],
     variants: bool = True,
     routes: Mapping[int, int] = {},
+    step: Step | None = None,
 ) -> Iterator[PlayerHandle]:
     """A player whose entries have all come."""
     made = offers(*(rows for rows, _ in entries), routes=routes)
-    with offered(arena, *made, variants=variants) as handle:
+    with offered(arena, *made, variants=variants, step=step) as handle:
         supplied(handle, *((offer, data) for offer, (_, data) in enumerate(entries)))
         handle.finish_gemms()
         yield handle

@@ -20,14 +20,11 @@ from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.products import place_products
 from vcc.engine.graphs.planner.reader import read_piece
 from vcc.engine.graphs.planner.residuals import add_in_products
-from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
+from vcc.engine.graphs.planner.types import ALIGNMENT, Geometry, PlannedPiece
 from vcc.engine.partition.canonical import fake_arguments
 from vcc.engine.torch_shim.fx_wrapper import compile_to_graph
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.types import Piece
-
-ALIGNMENT = 16
-"""Bytes that generated code assumes every pointer and row to be a multiple of."""
 
 
 def compile_piece(

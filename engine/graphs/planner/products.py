@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from vcc.engine.graphs.planner.convolutions import convolved, convolves
+from vcc.engine.graphs.planner.types import ALIGNMENT
+from vcc.engine.graphs.table.layout import STORED_ALIGNMENT
 from vcc.engine.ops.triton.wrapped_product import batched, single
 from vcc.engine.passes.rewrite import call, fake_value
 from vcc.engine.torch_shim.fake import expression
@@ -62,20 +64,33 @@ PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
 
 
 def held(node: Node) -> bool:
-    """Whether a gemm node can compute it: the right side is a dense [n, k] of known sizes."""
+    """Whether a gemm node can compute it: the right side is a dense [n, k] of known sizes.
+
+    It starts where a kernel of ours may read it. Where cuBLASLt's may not, a player takes ours.
+    """
     if node.target is aten.bmm.default:
         return False
     right: Any = node.args[-1]
     sizes = right.meta["val"].shape
-    return all(isinstance(size, int) for size in sizes) and is_dense(right.meta["val"].t())
+    known = all(isinstance(size, int) for size in sizes)
+    return known and is_dense(right.meta["val"].t()) and starts_at(right.meta["val"], ALIGNMENT)
 
 
 def _lay_out(node: Node) -> None:
-    """Rows that lie apart, such as the first token of each text, are copied together."""
+    """Rows that lie apart, such as the first token of each text, are copied together.
+
+    And so are those that start where cuBLASLt's kernels of the GEMM store may not.
+    """
     left: Any = node.args[-2]
-    if not is_dense(left.meta["val"]):
+    if not is_dense(left.meta["val"]) or not starts_at(left.meta["val"], STORED_ALIGNMENT):
         copied = call(node, aten.clone.default, left, memory_format=torch.contiguous_format)
         node.replace_input_with(left, copied)
+
+
+def starts_at(value: Any, alignment: int) -> bool:
+    """Whether a tensor starts a multiple of so many bytes behind its memory, at every size."""
+    start = expression(value.storage_offset()) * value.element_size()
+    return bool(start % alignment == 0)
 
 
 def is_dense(value: Any) -> bool:

@@ -15,9 +15,11 @@ from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.graphs.planner.arithmetic import (
     BUILDERS,
+    SIZES,
     add,
     checked,
     dense,
+    divisor,
     is_dense,
     settled,
     times,
@@ -25,7 +27,15 @@ from vcc.engine.graphs.planner.arithmetic import (
 from vcc.engine.graphs.planner.own_ops import own_call, own_launch, own_op
 from vcc.engine.graphs.planner.refusal import refused
 from vcc.engine.graphs.planner.scaled import as_product
-from vcc.engine.graphs.planner.types import Geometry, Launch, Placed, PlannedPiece, Product, Work
+from vcc.engine.graphs.planner.types import (
+    ALIGNMENT,
+    Geometry,
+    Launch,
+    Placed,
+    PlannedPiece,
+    Product,
+    Work,
+)
 from vcc.engine.torch_shim.fx_wrapper import FxPiece, launch
 from vcc.engine.types import Piece
 
@@ -180,7 +190,10 @@ class _Reader:
             self._check_dense(name, shape, node)
         if not is_dense((n, k), self.tensors[w].geometry.stride[::-1]):
             raise refused(self.where, str(node.target), f"its weight {w} is not dense [n, k]")
-        dtypes = {self.tensors[name].geometry.dtype for name in (a, w, d, *((c,) if c else ()))}
+        operands = (a, w, d, *((c,) if c else ()))
+        for name in operands:
+            self._check_start(name, node)
+        dtypes = {self.tensors[name].geometry.dtype for name in operands}
         if len(dtypes) != 1:
             raise refused(self.where, str(node.target), f"it mixes {', '.join(sorted(dtypes))}")
         self.work.append(Product(a, w, c, d, checked(m), n, k, dtypes.pop()))
@@ -189,6 +202,13 @@ class _Reader:
         found = self.tensors[name].geometry
         if list(found.shape) != list(shape) or not is_dense(found.shape, found.stride):
             why = f"{name} is {list(found.shape)} by {list(found.stride)}, not dense {list(shape)}"
+            raise refused(self.where, str(node.target), why)
+
+    def _check_start(self, name: str, node: Node) -> None:
+        found = self.tensors[name].geometry
+        start = times(SIZES[found.dtype], found.offset)
+        if divisor(start) % ALIGNMENT:
+            why = f"{name} starts at byte {start} of its memory, not at a multiple of {ALIGNMENT}"
             raise refused(self.where, str(node.target), why)
 
     def operator(self, node: Node) -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from vcc.engine.graphs.expr import Expr
 from vcc.engine.torch_shim.triton_build import CompiledKernel
 
+ALIGNMENT = 16
+"""Bytes that generated code assumes every pointer and row to be a multiple of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Geometry:

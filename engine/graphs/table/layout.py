@@ -134,6 +134,9 @@ a block of 128 of a and one a block of 128 x 128 of w; one number for a and one 
 
 SCALE_BLOCK = 128
 
+STORED_ALIGNMENT = 256
+"""What entries of the GEMM store may ask of the addresses of their operands."""
+
 Family = tuple[int, int, str, bool, str, str]
 """A product apart from its rows: n, k, dtype, whether it adds c, out, scales."""
 

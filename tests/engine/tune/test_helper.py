@@ -40,6 +40,7 @@ def test_products_become_tables_without_addresses(tmp_path: Path) -> None:
         (RegionKind.OPERAND, index) for index in (0, 1, 3)
     ]
     assert [one.index for one in added.regions] == [0, 1, 2, 3]
+    assert {one.alignment for one in (*plain.regions, *added.regions)} == {256}
     (node,) = plain.nodes
     pointers = [(p.offset, p.region) for p in node.params if p.kind is ParamKind.POINTER]
     assert pointers == [(0, 0), (8, 1), (16, 2), (24, 2)]

@@ -147,7 +147,7 @@ def products(**changes: Any) -> bytes:
     row = [1, 64, 32, "bfloat16", False, "", "", 5, 0, [0]]
     index: dict[str, Any] = {
         "kind": "products",
-        "format": 4,
+        "format": 5,
         "gpu": ["NVIDIA H200", 90, 132],
         "cublaslt": 130100,
         "created": 1,

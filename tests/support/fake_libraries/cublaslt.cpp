@@ -10,6 +10,7 @@
 // A product of fp8 values is a launch of `lt_scaled`, which computes: scales are one number each,
 // one a row each, or one for 128 values of a row of a and for 128 x 128 of w; n and k are multiples
 // of 16, and of blocks m is one of 4. Rows of the weight's scales begin at multiples of four.
+// A product whose operands are promised at less than 256 bytes takes a workspace more.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -49,6 +50,10 @@ struct Description {
   int32_t w_mode = 0, a_mode = 0, bias_type = -1;
   uint32_t epilogue = 1;
   int8_t fast = 0;
+};
+
+struct Preference {
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c and d, in bytes
 };
 
 constexpr int kFp8 = 28, kRows = 3, kVectors = 4, kBlocks = 5;
@@ -224,11 +229,17 @@ API int cublasLtMatrixLayoutCreate(void** made, int type, uint64_t rows, uint64_
 }
 
 API int cublasLtMatmulPreferenceCreate(void** made) {
-  *made = new int;
+  *made = new Preference;
   return 0;
 }
 
-API int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) { return 0; }
+API int cublasLtMatmulPreferenceSetAttribute(void* preference, int which, const void* value,
+                                             size_t size) {
+  if (which < 5 || which > 8) return which == 1 && size == 8 ? 0 : 7;
+  if (size != 4) return 7;
+  std::memcpy(&static_cast<Preference*>(preference)->alignments[which - 5], value, size);
+  return 0;
+}
 
 bool has_modes(const Description& asked, const Layout& rows) {
   if (asked.w_mode == kBlocks) return asked.a_mode == kVectors && rows.columns % 4 == 0;
@@ -236,7 +247,7 @@ bool has_modes(const Description& asked, const Layout& rows) {
 }
 
 API int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* w, void* a, void*, void* d,
-                                       void*, int, Heuristic* best, int* found) {
+                                       void* preference, int, Heuristic* best, int* found) {
   const auto& asked = *static_cast<Description*>(description);
   const auto& weight = *static_cast<Layout*>(w);
   if (weight.type == kFp8) {
@@ -250,6 +261,9 @@ API int cublasLtMatmulAlgoGetHeuristic(void*, void* description, void* w, void* 
   }
   *best = {};
   best->workspace = mode("split") ? 4096 : 0;
+  for (const uint32_t alignment : static_cast<Preference*>(preference)->alignments) {
+    if (alignment < 256) best->workspace = 512;
+  }
   *found = mode("none") ? 0 : 1;
   return mode("none") ? 15 : 0;
 }

@@ -57,6 +57,30 @@ def test_rows_that_lie_apart_are_copied_before_a_gemm_node() -> None:
     assert len(found) == 2
 
 
+@pytest.mark.parametrize(("width", "copies"), [(64, 1), (128, 0)])
+def test_rows_that_start_where_stored_kernels_may_not_are_copied(width: int, copies: int) -> None:
+    """The second half of 2 T rows of bf16 starts at a multiple of 128 bytes, or of 256."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x[1], self.w)
+
+    found = work_of(forward, {"x": (2, "T", width)}, w=(48, width))
+    assert [one for one in found if not isinstance(one, str)] == [["s0", 48, width]]
+    assert len(found) == 1 + copies
+
+
+@pytest.mark.parametrize(("start", "held"), [(8, True), (4, False)])
+def test_a_weight_within_another_is_multiplied_where_it_lies(start: int, held: bool) -> None:
+    """By a gemm node where the table's kernel may read it: 16 bytes from its start, and 8."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        part = self.w.flatten()[start : start + 48 * 64].view(48, 64)
+        return torch.nn.functional.linear(x, part)
+
+    found = work_of(forward, {"x": ("T", 64)}, w=(49, 64))
+    assert any(not isinstance(one, str) for one in found) == held
+
+
 def test_a_product_over_one_element_is_no_product() -> None:
     def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
         return (self.w[:, None] @ x[None, :]).cos()

@@ -50,6 +50,8 @@ NUMBERS = {
     "kMostThreads": layout.MOST_THREADS,
     "kPeers": layout.REGION_INDICES[RegionKind.PEER],
     "kOperands": layout.REGION_INDICES[RegionKind.OPERAND],
+    "kScaleBlock": layout.SCALE_BLOCK,
+    "kStoredAlignment": layout.STORED_ALIGNMENT,
     "kVariantBlock": layout.VARIANT_PARAM_BYTES,
     "kReduceBlock": layout.REDUCE_PARAM_BYTES,
 }
