@@ -119,3 +119,49 @@ def test_a_model_in_a_directory_is_that_of_transformers(make: Any, tmp_path: Pat
     options = {"inputs": shapes} if shapes else {}
     found = computed(tmp_path / "job", tmp_path / "model", weights, batches, **options)
     check(found, batches, model)
+
+
+SCORING = '''"""Attention in two spellings; a step of fp16 is a quarter where its scores are."""
+
+import torch
+from torch.nn import functional as F
+
+
+class Scoring(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.ones(16))
+
+    def forward(self, x):
+        x = x * self.gain
+        q = x + 4
+        scores = torch.matmul(q, q.transpose(1, 2)) * 0.25
+        shares = F.softmax(scores, -1, dtype=torch.float32).to(x.dtype)
+        return F.scaled_dot_product_attention(q, q, x), torch.matmul(shares, x)
+
+
+def make():
+    return Scoring().eval()
+'''
+
+
+def test_scores_are_not_rounded_before_a_softmax_in_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scoring_zoo.py").write_text(SCORING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    x = torch.randn(4, 17, 16).half()
+    weights, options = {"gain": torch.ones(16).half()}, {"inputs": ["x=4x17x16"], "dtype": "fp16"}
+    (found,) = computed(tmp_path, "scoring_zoo:make", weights, [{"x": x}], **options)
+    exact, rounded = (_attended(x, rounds) for rounds in (False, True))
+    for one in found:
+        assert (one - exact).square().mean() < (rounded - exact).square().mean() / 16
+
+
+def _attended(x: Tensor, rounds: bool) -> Tensor:
+    """The module in fp32, with or without scores that are rounded to fp16."""
+    q = (x + 4).float()
+    scores = q @ q.transpose(1, 2)
+    scores = scores.half().float() if rounds else scores
+    return (scores * 0.25).softmax(-1) @ x.float()

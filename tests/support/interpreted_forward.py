@@ -47,9 +47,9 @@ def computed(
         model: as on the command line.
         weights: parameters and buffers by their names in the traced module.
         batches: inputs by name.
-        options: fields of ModelOptions.
+        options: fields of ModelOptions; the dtype is fp32 unless it is among them.
     """
-    asked = settle(ask(model, target="sm_90", dtype="fp32", **options))
+    asked = settle(ask(model, target="sm_90", **{"dtype": "fp32", **options}))
     (folder / CONTENT).mkdir()
     write(plan_in_child(asked, device_profile(asked), NullEvents()), folder / CONTENT)
     save_file({n: one.contiguous().clone() for n, one in weights.items()}, folder / "weights")

@@ -29,6 +29,10 @@ def check(dtype: torch.dtype, device: str = "cpu") -> None:
         held(*(one.nan_to_num(0.0, 0.0, 0.0) for one in sides))
         one = wrapped_product.single(a[0], b[0], through=lambda kernel: kernel)
         assert torch.equal(one.nan_to_num(), found[0].nan_to_num())
+        wide = wrapped_product.batched(a, b, dtype=torch.float32, through=lambda kernel: kernel)
+        assert wide.dtype == torch.float32
+        finite = exact.isfinite()
+        torch.testing.assert_close(wide[finite], exact[finite], rtol=1e-5, atol=1e-5)
 
 
 if __name__ == "__main__":

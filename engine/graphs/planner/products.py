@@ -7,6 +7,7 @@ of known sizes; batches of products, and products of two matrices whose sizes mo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from vcc.engine.graphs.planner.convolutions import convolved, convolves
+from vcc.engine.graphs.planner.widened import carry_fp32, reads_in_fp32
 from vcc.engine.graphs.planner.types import ALIGNMENT
 from vcc.engine.graphs.table.layout import STORED_ALIGNMENT
 from vcc.engine.ops.triton.wrapped_product import batched, single
@@ -36,8 +38,16 @@ def place_products(graph: Graph) -> None:
         elif node.target in PRODUCTS and held(node):
             _lay_out(node)
         elif node.target in PRODUCTS:
-            _replace(node, PRODUCTS[node.target])
+            _launch(node)
     graph.lint()
+
+
+def _launch(node: Node) -> None:
+    """A product in its own type, or in fp32 where that is all that is read of it."""
+    between = reads_in_fp32(node)
+    dtype = torch.float32 if between else node.meta["val"].dtype
+    _replace(node, partial(PRODUCTS[node.target], dtype=dtype))
+    carry_fp32(between)
 
 
 def _replace(node: Node, function: Callable[..., Tensor]) -> None:
@@ -46,14 +56,22 @@ def _replace(node: Node, function: Callable[..., Tensor]) -> None:
     inline(node, traced, fake_value)
 
 
-def added(addend: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def added(
+    addend: Tensor, a: Tensor, b: Tensor, *, dtype: torch.dtype, beta: float = 1, alpha: float = 1
+) -> Tensor:
     """As `torch.addmm`."""
-    return addend * beta + single(a, b) * alpha
+    return addend.to(dtype) * beta + single(a, b, dtype=dtype) * alpha
 
 
 def outer(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A product over one element is no sum: every element of one side times one of the other."""
-    return lambda a, b: a * b if _is(a.shape[-1], 1) else function(a, b)
+
+    def multiplied(a: Tensor, b: Tensor, *, dtype: torch.dtype) -> Tensor:
+        if _is(a.shape[-1], 1):
+            return a.to(dtype) * b.to(dtype)
+        return function(a, b, dtype=dtype)
+
+    return multiplied
 
 
 PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
@@ -61,6 +79,7 @@ PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
     aten.mm.default: outer(single),
     aten.addmm.default: added,
 }
+"""What computes a call in a `dtype` of the result."""
 
 
 def held(node: Node) -> bool:

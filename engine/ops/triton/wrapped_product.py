@@ -16,21 +16,42 @@ Through = Callable[[Any], Any]
 TILE_M, TILE_N, TILE_K = 64, 64, 32
 
 
-def batched(a: Tensor, b: Tensor, *, through: Through = torch.library.wrap_triton) -> Tensor:
-    """As `torch.bmm`: [N, m, k] by [N, k, n], fp32 accumulation."""
+def batched(
+    a: Tensor,
+    b: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    through: Through = torch.library.wrap_triton,
+) -> Tensor:
+    """As `torch.bmm`: [N, m, k] by [N, k, n], fp32 accumulation.
+
+    Args:
+        a, b: of one type.
+        dtype: of the result; theirs where there is none.
+        through: see `Through`.
+    """
     a, b = a.contiguous(), b.contiguous()
     count, rows, depth = a.shape
     columns = b.shape[2]
-    out = a.new_empty((count, rows, columns))
+    out = a.new_empty((count, rows, columns), dtype=dtype or a.dtype)
     grid = (_tiles(rows, TILE_M), _tiles(columns, TILE_N), count)
     tiles = {"TILE_M": TILE_M, "TILE_N": TILE_N, "TILE_K": TILE_K}
     through(kernel)[grid](a, b, out, rows, columns, depth, **tiles)
     return out
 
 
-def single(a: Tensor, b: Tensor, *, through: Through = torch.library.wrap_triton) -> Tensor:
-    """As `torch.mm`, for a right side that is no weight [n, k] of known sizes."""
-    return batched(a[None], b[None], through=through)[0]
+def single(
+    a: Tensor,
+    b: Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    through: Through = torch.library.wrap_triton,
+) -> Tensor:
+    """As `torch.mm`, for a right side that is no weight [n, k] of known sizes.
+
+    Arguments are those of `batched`.
+    """
+    return batched(a[None], b[None], dtype=dtype, through=through)[0]
 
 
 def _tiles(size: Any, tile: int) -> Any:
