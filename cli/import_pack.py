@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -72,6 +73,7 @@ def reading(file: str) -> Iterator[BinaryIO]:
     Raises:
         StorageError: it cannot be read.
     """
+    from vcc.cache.named_files import open_named
     from vcc.cache.trouble import storage
 
     name, hint = ("standard input" if file == STDIN else file), "Check where the pack lies"
@@ -81,5 +83,5 @@ def reading(file: str) -> Iterator[BinaryIO]:
                 raise OSError(errno.EBADF, "it is closed")
             yield sys.stdin.buffer
             return
-        with open(file, "rb") as stream:
+        with open_named(Path(file)) as stream:
             yield stream

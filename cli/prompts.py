@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import UsageError
-from vcc.engine.named_files import read_named
+from vcc.cache.named_files import read_named
 from vcc.engine.prompt import Prompt
 
 MOST = 256 << 20

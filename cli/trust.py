@@ -160,12 +160,13 @@ def trust_prod(
     """Check rules of policy prod and make them this account's."""
     import msgspec
 
+    from vcc.cache.named_files import read_named
     from vcc.cache.trouble import storage
     from vcc.cache.trust.place import MAX_TRUST_FILE
     from vcc.cache.trust.prod import parse_rules, write_rules
 
-    with storage("read", str(file)), file.open("rb") as opened:
-        data = opened.read(MAX_TRUST_FILE + 1)
+    with storage("read", str(file)):
+        data = read_named(file, MAX_TRUST_FILE)
     rules = parse_rules(data, str(file))
     path = write_rules(_place(), rules)
     if json:

@@ -24,6 +24,7 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from vcc.cache.errors import RemoteError, UsageError, VccError
+from vcc.cache.named_files import read_named
 from vcc.cache.remote.base import Absent, Denied, Passing
 from vcc.cache.remote.http import Elsewhere
 from vcc.cache.remote.patience import Limits
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 Client: TypeAlias = "S3Store | GCSStore | AzureStore"
 
+MOST_CERTIFICATES = 16 << 20
 _ONCE: Any = {"max_retries": 0}
 # Statuses below 500 that another attempt may not meet.
 _PASSING = frozenset({408, 409, 425, 429})
@@ -181,6 +183,9 @@ def _first_line(error: Exception) -> str:
 
 def _certificates(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="ascii")
+        found = read_named(Path(path), MOST_CERTIFICATES)
+        if len(found) > MOST_CERTIFICATES:
+            raise ValueError(f"it has more than {MOST_CERTIFICATES >> 20} MiB")
+        return found.decode("ascii")
     except (OSError, ValueError) as error:
         raise UsageError(f"the certificates in {path} cannot be read", str(error)) from error

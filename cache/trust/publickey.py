@@ -8,6 +8,7 @@ from typing import Any
 
 from vcc.cache.errors import DeviceError, UsageError
 from vcc.cache.extras import install
+from vcc.cache.named_files import read_named
 
 KEY_HEX = re.compile(r"[0-9a-f]{64}\Z")
 MAX_FILE = 1 << 14
@@ -64,8 +65,7 @@ def read_public_key(text: str) -> str:
     if KEY_HEX.match(text.strip().lower()):
         return check_key(text.strip().lower())
     try:
-        with Path(text).open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        data = read_named(Path(text), MAX_FILE)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"{text[:200]!r} is neither a public key nor a file that can be read",

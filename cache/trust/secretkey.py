@@ -10,6 +10,7 @@ from typing import Any
 
 from vcc.cache.errors import StorageError, UsageError
 from vcc.cache.folder import FILE_MODE, NEW_FLAGS, write_all
+from vcc.cache.named_files import open_named
 from vcc.cache.settings import signing_secrets
 from vcc.cache.trouble import storage
 from vcc.cache.trust.publickey import MAX_FILE, crypto
@@ -157,7 +158,7 @@ def passphrase(file: Path | None) -> str:
 
 
 def _read(file: Path) -> bytes:
-    with storage("read", str(file)), file.open("rb") as opened:
+    with storage("read", str(file)), open_named(file) as opened:
         mode = os.fstat(opened.fileno()).st_mode
         if stat.S_ISREG(mode) and mode & _READABLE_BY_ALL:
             raise UsageError(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import UsageError
-from vcc.engine.named_files import read_named
+from vcc.cache.named_files import read_named
 
 HEAD = 1024
 MAX_SCRIPT = 1 << 24

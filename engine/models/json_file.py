@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import ModelError
+from vcc.cache.named_files import read_named
 
 LARGEST = 64 * 2**20
 
@@ -20,11 +19,7 @@ def read_json(file: Path) -> dict[str, Any]:
         ModelError: the file is missing, not a regular one, unreadable, too large or no JSON object.
     """
     try:
-        # A pipe would wait for who writes to it.
-        with open(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise ModelError(f"cannot read {file}", "it is no regular file")
-            text = stream.read(LARGEST + 1)
+        text = read_named(file, LARGEST, pipes=False)
     except OSError as error:
         raise ModelError(f"cannot read {file}", str(error.strerror)) from error
     if len(text) > LARGEST:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from vcc.cache.errors import ModelError
+from vcc.cache.named_files import open_named
 from vcc.engine.models.tensor_info import TensorInfo
 
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
@@ -69,15 +70,14 @@ def _file_of(info: TensorInfo) -> Path:
 def _map(file: Path) -> Tensor:
     """The whole file as uint8."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        stream = open_named(file, pipes=False)
     except OSError as error:
         raise ModelError(f"cannot read {file}", str(error.strerror)) from error
-    try:
-        size = os.fstat(handle).st_size
-        protection = mmap.PROT_READ | mmap.PROT_WRITE
-        mapping = mmap.mmap(handle, size, mmap.MAP_PRIVATE | _NORESERVE, protection)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot map {file}", str(error)) from error
-    finally:
-        os.close(handle)
+    with stream:
+        handle, protection = stream.fileno(), mmap.PROT_READ | mmap.PROT_WRITE
+        try:
+            size = os.fstat(handle).st_size
+            mapping = mmap.mmap(handle, size, mmap.MAP_PRIVATE | _NORESERVE, protection)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"cannot map {file}", str(error)) from error
     return torch.frombuffer(mapping, dtype=torch.uint8)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import ModelError
+from vcc.cache.named_files import open_named
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
 
 LONGEST_HEADER = 100_000_000
@@ -73,7 +74,7 @@ def _cut(file: Path, why: str) -> ModelError:
 def _read(file: Path) -> tuple[bytes, int, int]:
     """(header, first byte of data, size of the file)."""
     try:
-        with file.open("rb") as stream:
+        with open_named(file, pipes=False) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < 8:
                 raise _cut(file, f"it has {size} bytes")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import UsageError
-from vcc.engine.named_files import read_named
+from vcc.cache.named_files import read_named
 from vcc.engine.prewarm.matrix import Cell, Tables, combined
 from vcc.engine.prewarm.places import Place, places
 from vcc.engine.prewarm.problems import BrokenFile, Problem

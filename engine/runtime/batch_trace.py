@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vcc.cache.errors import StorageError, UsageError
-from vcc.engine.named_files import open_named
+from vcc.cache.named_files import open_named
 from vcc.engine.runtime.graph_stat import StepRecord
 
 LONGEST_LINE = 4096

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vcc.cache.errors import ModelError, UsageError
+from vcc.cache.named_files import read_named
 from vcc.engine.models.json_file import LARGEST
-from vcc.engine.named_files import read_named
 
 if TYPE_CHECKING:
     import tokenizers

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ConfigError
+from vcc.cache.named_files import read_named
 from vcc.engine.config.target import Target
-from vcc.engine.named_files import read_named
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from support.cli_reference import PAGE, differences, shapes
 from support.sources import ROOT
@@ -174,3 +176,13 @@ def test_a_trust_folder_that_others_can_write_is_refused(vcc, trust):
     done = vcc("trust", "add", "cd" * 32)
     assert done.code == Exit.INTEGRITY
     assert f"chmod go-w {trust}" in done.err
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(spawn, trust, tmp_path):
+    os.mkfifo(tmp_path / "key.pub")
+    codes = {"add": Exit.USAGE, "prod": Exit.INTEGRITY}
+    for command, code in codes.items():
+        process = spawn("trust", command, str(tmp_path / "key.pub"))
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == code, err
+    assert not [*trust.rglob("*.json")]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from vcc.cache.errors import ModelError
+from vcc.cache.named_files import open_named
 from vcc.engine.models.bindings import all_weights
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.quant.weights import Scales
@@ -63,7 +64,7 @@ class _Files:
     def at(self, path: Path, start: int) -> BinaryIO:
         """The file, at this byte."""
         if path not in self.opened:
-            self.opened[path] = self.stack.enter_context(path.open("rb"))
+            self.opened[path] = self.stack.enter_context(open_named(path, pipes=False))
         self.opened[path].seek(start)
         return self.opened[path]
 

@@ -26,7 +26,7 @@ def open_named(file: Path, *, pipes: bool = True) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         if not pipes and not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "It is no regular file", str(file))
+            raise OSError(errno.EINVAL, "it is no regular file", str(file))
         os.set_blocking(handle, True)
         return os.fdopen(handle, "rb")
     except BaseException:
