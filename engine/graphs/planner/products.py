@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.fx import Graph, Node
 
 from vcc.engine.graphs.planner.convolutions import convolved, convolves
-from vcc.engine.graphs.planner.widened import carry_fp32, reads_in_fp32
 from vcc.engine.graphs.planner.types import ALIGNMENT
+from vcc.engine.graphs.planner.widened import carry_fp32, reads_in_fp32
 from vcc.engine.graphs.table.layout import STORED_ALIGNMENT
 from vcc.engine.ops.triton.wrapped_product import batched, single
 from vcc.engine.passes.rewrite import call, fake_value
