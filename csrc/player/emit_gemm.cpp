@@ -77,7 +77,7 @@ void Expander::emit_gemm(const Source& source, const table::Node& node, uint32_t
   const GemmChoice choice = gemms_.must_choose(gemm, rows, largest_[gemm.m]);
   Operands operands = operands_of(source, node);
   if (choice.route == GemmRoute::kStored) {
-    if (gemm.scales == table::Scales::kBlocks && choice.rows != rows) {
+    if (gemm.scales == table::Scales::kBlocks) {
       spread(source, gemm, rows, choice, operands, blame, out);
     }
     emit_stored(*choice.stored, operands, blame, out);
@@ -88,24 +88,41 @@ void Expander::emit_gemm(const Source& source, const table::Node& node, uint32_t
   }
 }
 
-// Writes the scales of a behind the workspace, `choice.rows` rows apart as stored nodes read them.
+// Writes scales behind the workspace as stored nodes read them, where those of the table lie in
+// another way: each launch follows the one before, and all stored nodes follow the last.
 void Expander::spread(const Source& source, const table::Gemm& gemm, int64_t rows,
                       const GemmChoice& choice, Operands& operands, uint32_t blame,
                       Expansion& out) const {
-  const uint64_t at = spread_at(choice.stored->workspace);
-  const int64_t across = ceil_div(gemm.k, table::kScaleBlock);
-  const uint64_t bytes = static_cast<uint64_t>(across * choice.rows) * sizeof(float);
+  const Spread wanted(shape_of(gemm), choice.rows, choice.stored->workspace);
   const Place& space = operands.places[table::kWorkspaceOperand];
-  if (at + bytes > space.bytes) {
-    refuse_launch(blame, "spread scales need " + std::to_string(at + bytes) + " bytes of scratch");
+  if (wanted.scratch() > space.bytes) {
+    refuse_launch(blame,
+                  "spread scales need " + std::to_string(wanted.scratch()) + " bytes of scratch");
   }
-  Place& scales = operands.places[table::kAScale];
-  launch_own(source.shapes[spreading_kernel(records_, shape_of(gemm))], blame,
-             {scales.address, space.address + at}, {rows, across, choice.rows},
-             {ceil_div(rows, kSpreadLanes), across, 1}, out);
-  scales = {space.address + at, bytes};
+  const Shape& kernel = source.shapes[spreading_kernel(records_, shape_of(gemm))];
+  const auto write = [&](uint32_t operand, Place to, int64_t columns, int64_t lines,
+                         int64_t pitch) {
+    Place& scales = operands.places[operand];
+    launch_own(kernel, blame, {scales.address, to.address}, {columns, lines, pitch},
+               {ceil_div(columns, kSpreadLanes), lines, 1}, out);
+    scales = to;
+  };
   const auto nodes = static_cast<uint32_t>(choice.stored->table.records().nodes.size());
-  for (uint32_t n = 0; n < nodes && !out.chain; ++n) {
+  if (choice.rows != rows) {
+    write(table::kAScale, {space.address + wanted.a_at, wanted.a_bytes}, rows, wanted.across,
+          choice.rows);
+    follow(wanted.of_w ? 1 : nodes, out);
+  }
+  if (wanted.of_w) {
+    write(table::kWScale, {space.address + wanted.w_at, wanted.w_bytes}, wanted.across, wanted.down,
+          wanted.pitch);
+    follow(nodes, out);
+  }
+}
+
+// The next launches follow the last one by edges, where launches are no chain.
+void Expander::follow(uint32_t launches, Expansion& out) const {
+  for (uint32_t n = 0; n < launches && !out.chain; ++n) {
     out.edges.push_back({end_of(out) - 1, end_of(out) + n, 0, 0, 0});
   }
 }

@@ -64,6 +64,7 @@ class Expander {
   Operands operands_of(const Source& source, const table::Node& node) const;
   void spread(const Source& source, const table::Gemm& gemm, int64_t rows, const GemmChoice& choice,
               Operands& operands, uint32_t blame, Expansion& out) const;
+  void follow(uint32_t launches, Expansion& out) const;
   void connect(const std::vector<Run>& homes, Expansion& out) const;
   Place scratch() const;
 

@@ -9,6 +9,11 @@
 namespace vcc {
 namespace {
 
+template <class T>
+T multiple_of(T size, uint32_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
 bool fits(const table::Variant& variant, const table::Gemm& gemm, int64_t rows) {
   return variant.n == gemm.n && (variant.k == 0 || variant.k == gemm.k) &&
          variant.dtype == gemm.dtype && variant.flags == gemm.flags && variant.out == gemm.out &&
@@ -39,15 +44,19 @@ uint32_t spreading_kernel(const table::Records& table, const GemmShape& shape) {
   return table::kNone;
 }
 
-uint64_t spread_at(uint64_t workspace) {
-  constexpr uint64_t kAlignment = 256;
-  return (workspace + kAlignment - 1) / kAlignment * kAlignment;
-}
+Spread::Spread(const GemmShape& shape, int64_t rows, uint64_t workspace)
+    : across(multiple_of(int64_t{shape.k}, table::kScaleBlock) / table::kScaleBlock),
+      down(multiple_of(int64_t{shape.n}, table::kScaleBlock) / table::kScaleBlock),
+      pitch(multiple_of(across, table::kStoredScaleColumns)),
+      of_w(pitch != across),
+      a_at(multiple_of(workspace, table::kStoredAlignment)),
+      a_bytes(static_cast<uint64_t>(across * rows) * sizeof(float)),
+      w_at(multiple_of(a_at + a_bytes, table::kStoredAlignment)),
+      w_bytes(static_cast<uint64_t>(down * pitch) * sizeof(float)) {}
 
 uint64_t scratch_of(const GemmOffer& offer) {
   if (offer.shape.scales != table::Scales::kBlocks) return offer.workspace;
-  const uint64_t across = (offer.shape.k + table::kScaleBlock - 1) / table::kScaleBlock;
-  return spread_at(offer.workspace) + across * static_cast<uint64_t>(offer.rows) * sizeof(float);
+  return Spread(offer.shape, offer.rows, offer.workspace).scratch();
 }
 
 std::vector<bool> Gemms::offer(std::span<const GemmOffer> offers) {

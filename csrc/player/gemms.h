@@ -116,12 +116,25 @@ class Gemms {
   uint64_t workspace_ = 0;
 };
 
-// Scales of blocks of a lie as many rows apart as there are: for an entry of more rows a kernel of
-// the table spreads them, into the bytes behind the workspace. kNone where the table has none.
+// Scales of blocks lie dense in a table: of a `across` times as many as there are rows, of w `down`
+// rows of `across`. Entries read those of a as many rows apart as they have, and rows of those of w
+// at multiples of kStoredScaleColumns. A kernel of the table spreads them where that is another
+// place, into the bytes behind the workspace: first those of a, then those of w.
+struct Spread {
+  Spread(const GemmShape& shape, int64_t rows, uint64_t workspace);  // `rows` of the entry
+
+  int64_t across, down, pitch;  // blocks of k and of n; columns of the weight's scales, spread
+  bool of_w;                    // whether the weight's are to be spread
+  uint64_t a_at, a_bytes, w_at, w_bytes;  // in scratch
+
+  // Bytes of scratch that the entry needs in all.
+  uint64_t scratch() const { return of_w ? w_at + w_bytes : a_at + a_bytes; }
+};
+
+// The kernel that does it; kNone where the table has none.
 uint32_t spreading_kernel(const table::Records& table, const GemmShape& shape);
 
-// Where they lie in scratch, and the bytes of scratch that an entry needs in all.
-uint64_t spread_at(uint64_t workspace);
+// Bytes of scratch that an entry needs in all.
 uint64_t scratch_of(const GemmOffer& offer);
 
 // Kernels of a table, loaded and checked.

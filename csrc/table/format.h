@@ -266,8 +266,9 @@ constexpr uint32_t kScaleBlock = 128;
 
 // Indices of OPERAND regions: a, w, c, d, workspace, scales of a, scales of w.
 constexpr uint32_t kOperands = 7, kWorkspaceOperand = 4, kAScale = 5, kWScale = 6;
-// What entries of the GEMM store may ask of the addresses of their operands.
-constexpr uint32_t kStoredAlignment = 256;
+// What entries of the GEMM store may ask of the addresses of their operands; and of the columns of
+// a weight's scales of blocks, which in a table lie as many apart as there are.
+constexpr uint32_t kStoredAlignment = 256, kStoredScaleColumns = 4;
 constexpr uint32_t kGridLimits[3] = {0x7FFFFFFF, 65535, 65535};
 
 // Parameter blocks: of a variant a, w, c, d, partials, then rows, n, k as i32, then two null

@@ -14,14 +14,14 @@ from dataclasses import astuple, dataclass
 
 from vcc.engine.graphs.recorder.replay import DeviceBytes, Functions, Replay, write
 from vcc.engine.graphs.table.decode import decode
-from vcc.engine.graphs.table.layout import DTYPES
+from vcc.engine.graphs.table.layout import DTYPES, SCALE_BLOCK
 from vcc.engine.graphs.table.types import NONE, NodeTable, Variant
 from vcc.engine.graphs.table.variants import variant_for
 from vcc.engine.tune.index import STORED, VARIANT
 from vcc.engine.tune.operands import random_bits
 from vcc.engine.tune.record import A_SCALE, W_SCALE, WORKSPACE, A, C, D, W, operand_sizes
 from vcc.engine.tune.shapes import GemmShape, Measured
-from vcc.engine.tune.storable import BLOCKS
+from vcc.engine.tune.storable import BLOCKS, scale_columns
 from vcc.engine.tune.store import GemmEntry
 
 COLD = 160 << 20
@@ -37,7 +37,10 @@ BLOCK = 4 << 20
 REDUCE_COLUMNS = 1024
 """Columns that one program of a reducing kernel sums."""
 
-PARTIAL_BYTES = 4
+PARTIAL_BYTES, SCALE_BYTES = 4, 4
+
+SPREAD_LANES = 256
+"""Columns that one program of a kernel which spreads scales writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,11 @@ def measure(
     )
     with ExitStack() as stack:
         place = _placed(shape, spare, stack)
-        stored = (
-            -1 if entry is None else _time(_stored(entry, place), Functions(entry.cubins), place)
-        )
-        other = -1
+        stored, other = -1, -1
+        if entry is not None:
+            spreading = _spreading(shape, table, variant, place, stack)
+            code = {**entry.cubins, **cubins} if spreading else entry.cubins
+            stored = _time(_stored(entry, place, spreading), Functions(code), place)
         if variant is not None:
             other = _time(_launching(table, variant, shape, place), Functions(cubins), place)
     return Measured(shape, faster(stored, other), stored, other)
@@ -155,12 +159,33 @@ Adder = Callable[[Replay, int], None]
 """Appends one product that reads the given copy of the weights."""
 
 
-def _stored(entry: GemmEntry, place: Place) -> Adder:
+def _stored(entry: GemmEntry, place: Place, spreading: Adder | None) -> Adder:
     table = decode(entry.table)
 
     def add(replay: Replay, w: int) -> None:
+        if spreading is not None:
+            spreading(replay, w)
         operands = place.reading(w)
         replay.add(table, [operands[region.index] for region in table.regions], {})
+
+    return add
+
+
+def _spreading(
+    shape: GemmShape, table: NodeTable, variant: Variant | None, place: Place, stack: ExitStack
+) -> Adder | None:
+    """What a player launches before a stored product, for scales of w that it reads elsewhere."""
+    across, pitch = scale_columns(shape.k)
+    if shape.scales != BLOCKS or variant is None or across == pitch:
+        return None
+    down = -(-shape.n // SCALE_BLOCK)
+    dense = stack.enter_context(DeviceBytes(SCALE_BYTES * down * across)).address
+    block = struct.pack("<2Q3i4x2Q", dense, place.at[W_SCALE], across, down, pitch, 0, 0)
+    grid = (-(-across // SPREAD_LANES), down, 1)
+    _fill(shape, [(dense, SCALE_BYTES * down * across)])
+
+    def add(replay: Replay, w: int) -> None:
+        replay.launch_own(table.kernels[variant.reduce_kernel], grid, block)
 
     return add
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from vcc.engine.graphs.table.bounds import scale_bytes
 from vcc.engine.graphs.table.layout import SCALE_BLOCK
-from vcc.engine.tune.record import A_SCALE, W_SCALE, A, C, W
+from vcc.engine.tune.record import A_SCALE, W_SCALE, A, C, W, operand_sizes
 from vcc.engine.tune.shapes import GemmShape
+from vcc.engine.tune.storable import scale_columns
 
 Bits = np.ndarray[Any, Any]
 
@@ -41,7 +41,7 @@ def operands_of(shape: GemmShape, seed: int = 0) -> dict[int, Bits]:
 
 
 def _scaled(shape: GemmShape, seed: int) -> dict[int, Bits]:
-    left, right = scale_bytes(shape.scales, shape.m, shape.n, shape.k)
+    left, right = operand_sizes(shape, 0)[A_SCALE:]
     found = {
         A: _drawn(WHOLE, shape.m * shape.k, 5 * seed),
         W: _drawn(WHOLE, shape.n * shape.k, 5 * seed + 1),
@@ -117,10 +117,10 @@ def _rows(shape: GemmShape, given: dict[int, Bits], rows: Bits, columns: Bits) -
 
 
 def _blocks(shape: GemmShape, given: dict[int, Bits], rows: Bits, columns: Bits) -> Sides:
-    """Those of a are [blocks, m], as a stored product reads them."""
-    across = -(-shape.k // SCALE_BLOCK)
+    """Those of a are [blocks, m], those of w have columns more, as a stored product reads them."""
+    across, pitch = scale_columns(shape.k)
     left = given[A_SCALE].reshape(across, shape.m).T[rows]
-    right = given[W_SCALE].reshape(-1, across)[columns // SCALE_BLOCK]
+    right = given[W_SCALE].reshape(-1, pitch)[columns // SCALE_BLOCK, :across]
     return tuple(np.repeat(one, SCALE_BLOCK, 1)[:, : shape.k] for one in (left, right))
 
 

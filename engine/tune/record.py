@@ -20,6 +20,7 @@ from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPES, STORED_ALIGNMENT
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind
 from vcc.engine.tune.shapes import GemmShape, Refused
+from vcc.engine.tune.storable import BLOCKS, scale_columns
 from vcc.engine.tune.store import GemmEntry
 
 A, W, C, D, WORKSPACE, A_SCALE, W_SCALE = range(7)
@@ -102,12 +103,18 @@ def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int
 
 
 def operand_sizes(shape: GemmShape, workspace: int) -> tuple[int, ...]:
-    """Bytes of each operand, by its index; 0 for what a product does not have."""
+    """Bytes of each operand, by its index; 0 for what a product does not have.
+
+    Scales of blocks of w are as stored products read them: the columns of `storable.scale_columns`.
+    """
     m, n, k, width = shape.m, shape.n, shape.k, DTYPES[shape.dtype]
     row = n * DTYPES[shape.out or shape.dtype]
     c = (row if shape.scales else m * row) if shape.has_c else 0
-    scales = scale_bytes(shape.scales, m, n, k) or (0, 0)
-    return m * k * width, n * k * width, c, m * row, workspace, *scales
+    left, right = scale_bytes(shape.scales, m, n, k) or (0, 0)
+    if shape.scales == BLOCKS:
+        across, pitch = scale_columns(k)
+        right = right // across * pitch
+    return m * k * width, n * k * width, c, m * row, workspace, left, right
 
 
 def _workspace(table: NodeTable) -> int:

@@ -19,10 +19,12 @@ from vcc.engine.tune.index import SelfTest
 from vcc.engine.tune.operands import Bits, exact_part, operands_of
 from vcc.engine.tune.record import D, operand_sizes
 from vcc.engine.tune.shapes import GemmShape, Refused
+from vcc.engine.tune.storable import BLOCKS, scale_columns
 from vcc.engine.tune.store import GemmEntry
 
-Form = tuple[str, bool, str, str]
-"""Type of the factors, whether something is added, type of the result, scales."""
+Form = tuple[str, bool, str, str, bool]
+"""Type of the factors, whether something is added, type of the result, scales, and of these whether
+those of the weight have columns more."""
 
 MOST = 24
 """Products that are tried; more are thinned out evenly."""
@@ -56,15 +58,18 @@ def self_test(entries: Sequence[GemmEntry]) -> tuple[SelfTest, tuple[Refused, ..
 
 def form_of(shape: GemmShape) -> Form:
     """What products have in common that a library gets right or wrong alike."""
-    return shape.dtype, shape.has_c, shape.out, shape.scales
+    across, pitch = scale_columns(shape.k)
+    wider = shape.scales == BLOCKS and across != pitch
+    return shape.dtype, shape.has_c, shape.out, shape.scales, wider
 
 
 def chosen(entries: Sequence[GemmEntry]) -> list[GemmEntry]:
-    """At most `MOST` entries, spread over all, and none larger than `LARGEST`; each kernel once."""
+    """At most `MOST` entries, spread over all, none above `LARGEST`; each kernel and form once."""
     small = [entry for entry in entries if sum(operand_sizes(entry.shape, 0)) <= LARGEST]
-    first: dict[frozenset[str], GemmEntry] = {}
+    first: dict[object, GemmEntry] = {}
     for entry in small:
         first.setdefault(frozenset(entry.cubins), entry)
+        first.setdefault(form_of(entry.shape), entry)
     step = max(1, -(-len(small) // MOST))
     return list({id(entry): entry for entry in (*first.values(), *small[::step])}.values())
 

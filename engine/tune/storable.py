@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from vcc.engine.graphs.table.layout import FP8
+from vcc.engine.graphs.table.layout import FP8, SCALE_BLOCK, STORED_SCALE_COLUMNS
 
 UNSTORABLE: Mapping[str, str] = {
     "mixed": "cuBLASLt has no product of one scale for all activations and one for each row of the"
@@ -16,9 +16,6 @@ FP8_MULTIPLE = 16
 """Of n and k of a scaled product of cuBLASLt."""
 
 BLOCKS = "blocks"
-BLOCK_DEPTHS = 512
-"""Of k where scales are of blocks: rows of a weight's scales are multiples of four."""
-
 BLOCK_ROWS = 4
 """Of m where scales are of blocks."""
 
@@ -26,6 +23,12 @@ BLOCK_ROWS = 4
 def recorded_rows(rows: int, scales: str) -> int:
     """The number of rows that is recorded for a step of so many."""
     return -(-rows // BLOCK_ROWS) * BLOCK_ROWS if scales == BLOCKS else rows
+
+
+def scale_columns(k: int) -> tuple[int, int]:
+    """Columns of a weight's scales of blocks: in a table, and where a stored product reads them."""
+    across = -(-k // SCALE_BLOCK)
+    return across, -(-across // STORED_SCALE_COLUMNS) * STORED_SCALE_COLUMNS
 
 
 def why_not(n: int, k: int, dtype: str, has_c: bool, out: str, scales: str) -> str:
@@ -36,8 +39,8 @@ def why_not(n: int, k: int, dtype: str, has_c: bool, out: str, scales: str) -> s
         return ""
     if n % FP8_MULTIPLE or k % FP8_MULTIPLE:
         return f"cuBLASLt multiplies fp8 where n and k are multiples of {FP8_MULTIPLE}"
-    if scales == BLOCKS and k % BLOCK_DEPTHS:
-        return f"cuBLASLt reads scales of blocks where k is a multiple of {BLOCK_DEPTHS}"
+    if scales == BLOCKS and k % SCALE_BLOCK:
+        return f"activations have scales of whole blocks, where k is a multiple of {SCALE_BLOCK}"
     if has_c and out == "float32":
         return "cuBLASLt adds no bias of float32 to a product of fp8"
     return ""

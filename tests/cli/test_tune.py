@@ -48,7 +48,7 @@ SCALED = cubin(
     {"scaled_linear": (8, 8, 8, 8, 8, 8, 4, 8, 8), "spread_scales": (8, 8, 4, 4, 4, 8, 8)}
 )
 N, K, MOST = 64, 32, 512
-BLOCKS_K = 512
+BLOCKS_K, SPREAD_K = 512, 640
 
 
 def step_table() -> NodeTable:
@@ -78,15 +78,19 @@ def step_table() -> NodeTable:
 
 
 def scaled_table() -> NodeTable:
-    """Products of fp8: with scales by row, of blocks, and those that cuBLASLt does not have."""
+    """Products of fp8: with scales by row, of blocks, of blocks that are to be spread, and those
+    that cuBLASLt does not have."""
     digest = Digest.of(SCALED).hex
     places = ((0, READ, 0), (8, READ, 1), (24, WRITE, 2), (32, READ, 0), (40, READ, 1))
     params = tuple(Param(ParamKind.POINTER, access, at, region, 0) for at, access, region in places)
-    kinds = (("rows", K, NONE), ("blocks", BLOCKS_K, 1), ("mixed", K, NONE))
+    kinds = (
+        *(("rows", K, NONE), ("blocks", BLOCKS_K, 1), ("blocks", SPREAD_K, 1)),
+        ("mixed", K, NONE),
+    )
     return replace(
         step_table(),
         regions=tuple(
-            Region(kind, MOST * BLOCKS_K)
+            Region(kind, MOST * SPREAD_K)
             for kind in (RegionKind.WORKSPACE, RegionKind.WEIGHTS, RegionKind.IO)
         ),
         cubins=((digest, len(SCALED)),),
@@ -94,7 +98,7 @@ def scaled_table() -> NodeTable:
             Kernel(digest, "scaled_linear", (256, 1, 1), 0, 72),
             Kernel(digest, "spread_scales", (128, 1, 1), 0, 48),
         ),
-        nodes=tuple(Node(NodeKind.GEMM, target=at, params=params) for at in range(3)),
+        nodes=tuple(Node(NodeKind.GEMM, target=at, params=params) for at in range(4)),
         gemms=tuple(Gemm("T", N, k, FP8, False, "bfloat16", one) for one, k, _ in kinds),
         variants=tuple(
             Variant(
@@ -107,7 +111,7 @@ def scaled_table() -> NodeTable:
             for one, k, second in kinds
             for most, rows in ((8, 8), (0, 64))
         ),
-        segments=(Segment(SegmentKind.PIECE, "0" * 16, 3),),
+        segments=(Segment(SegmentKind.PIECE, "0" * 16, 4),),
     )
 
 
@@ -117,14 +121,14 @@ def store(tmp_path: Path) -> Store:
     return stored(tmp_path, step_table(), CODE)
 
 
-def stored(tmp_path: Path, table: NodeTable, code: bytes) -> Store:
+def stored(tmp_path: Path, table: NodeTable, code: bytes, **info: object) -> Store:
     made = Store.open(tmp_path / "store")
     manifest = Manifest(
         request=(("model.digest", "x"),),
         code_key=(("a", "b"),),
         host_rules={"loader": "Player", "tables": "2"},
         title="tiny",
-        info={"compilation": {"capture_sizes": [1, 8]}},
+        info={"compilation": {"capture_sizes": [1, 8]}, **info},
     )
     made.publish(manifest, {"table/step": encode(table), f"cubin/{Digest.of(code).hex}": code})
     return made
@@ -183,14 +187,14 @@ def test_products_of_fp8_are_recorded_and_timed_and_those_it_has_not_are_named(
 ) -> None:
     store = stored(tmp_path, scaled_table(), SCALED)
     found = tuned(store, "--rows", "1,200")
-    assert (found["answer"]["recorded"], found["answer"]["self_test"]["passed"]) == (4, True)
+    assert (found["answer"]["recorded"], found["answer"]["self_test"]["passed"]) == (6, True)
     measured = [(one["shape"]["scales"], one["shape"]["m"]) for one in found["measured"]]
-    assert measured == [("rows", 1), ("rows", 200), ("blocks", 4), ("blocks", 200)]
+    assert measured == [("rows", 1), ("rows", 200), *[("blocks", 4), ("blocks", 200)] * 2]
     assert all(one["stored_ns"] >= 0 and one["variant_ns"] >= 0 for one in found["measured"])
     (lacking,) = found["unstorable"]
     assert (lacking["shape"]["scales"], lacking["shape"]["m"]) == ("mixed", MOST)
     (entry,) = store.entries()
-    assert len(choices(GemmStore(store.root), store.load(entry))) == 4
+    assert len(choices(GemmStore(store.root), store.load(entry))) == 6
     text = tune(store, "--rows", "1").stdout
     assert f"1x{N}x{K} float8_e4m3fn by rows into bfloat16" in text
     assert f"not in the store: {MOST}x{N}x{K} float8_e4m3fn by mixed into bfloat16: cuBL" in text
@@ -230,6 +234,28 @@ def test_rows_beyond_the_steps_of_an_artifact_are_named(store: Store) -> None:
     assert done.returncode == 0, done.stderr
     assert f"at most {MOST} rows" in done.stdout
     assert "no matrix products" not in done.stdout
+
+
+def test_a_forward_of_fixed_sizes_is_recorded_at_just_its_rows(tmp_path: Path) -> None:
+    gemms = (Gemm(300, N, K, "bfloat16"),)
+    store = stored(tmp_path, replace(step_table(), symbols=(), gemms=gemms), CODE, kind="module")
+    found = tuned(store)
+    assert [one["shape"]["m"] for one in found["measured"]] == [300]
+    assert found["answer"]["recorded"] == 1
+    found = tuned(store, "--rows", "1,300")
+    assert found["trouble"] == "its products have 300 rows: left out are 1"
+    assert [one["shape"]["m"] for one in found["measured"]] == [300]
+
+
+def test_a_forward_of_sizes_that_vary_is_recorded_at_buckets_and_its_most_rows(
+    tmp_path: Path,
+) -> None:
+    """Capture sizes are numbers of tokens of a decoder's steps."""
+    gemms = (Gemm(["*", 3, "T"], N, K, "bfloat16"),)
+    regions = tuple(replace(one, size=4 * one.size) for one in step_table().regions)
+    table = replace(step_table(), symbols=(Symbol("T", 1, 150),), gemms=gemms, regions=regions)
+    found = tuned(stored(tmp_path, table, CODE, kind="module"))
+    assert [one["shape"]["m"] for one in found["measured"]] == [128, 256, 384, 450]
 
 
 def test_no_gpu_is_exit_three(store: Store) -> None:

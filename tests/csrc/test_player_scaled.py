@@ -83,16 +83,17 @@ def test_scales_of_blocks_are_spread_for_an_entry_of_more_rows(
     fake: Fake, arena: RawArena, workspace: int, edges: bool
 ) -> None:
     """A kernel of the table writes them behind the workspace, as many rows apart as the entry's."""
-    offers = [scaled_offer(rows, "blocks", workspace=workspace) for rows in (8, 32)]
-    entries = [scaled_entry(rows, "blocks", workspace=workspace) for rows in (8, 32)]
-    step = scaled_step("blocks")
+    given: dict[str, int] = {"workspace": workspace, "depth": 512}
+    offers = [scaled_offer(rows, "blocks", **given) for rows in (8, 32)]
+    entries = [scaled_entry(rows, "blocks", **given) for rows in (8, 32)]
+    step = scaled_step("blocks", depth=512)
     with scaled_player(arena, in_order(step) if edges else step, offers, *entries) as handle:
         weights, memory = bases(handle)
         for tokens, rows in ((1, 8), (9, 32), (31, 32)):
             spread, one = launched(fake, handle, plain(tokens, 2))[1:3]
-            assert (spread.name, spread.grid) == ("spread_scales", (1, 1, 1))
+            assert (spread.name, spread.grid) == ("spread_scales", (1, 4, 1))
             scales, place, *numbers = struct.unpack("<2Q3i4x2Q", spread.words)
-            assert (scales, numbers) == (memory + 4096, [tokens, 1, rows, 0, 0])
+            assert (scales, numbers) == (memory + 4096, [tokens, 4, rows, 0, 0])
             assert place % 256 == 0
             assert (one.name, one.grid) == ("nvjet", (rows, 1, 1))
             found = struct.unpack_from(f"<{6 if workspace else 5}Q", one.words)
@@ -109,6 +110,31 @@ def test_scales_of_blocks_are_spread_for_an_entry_of_more_rows(
         assert product(fake, handle, 33).name == "scaled_linear"
         handle.build([full(7, 2), full(8, 2)], 1, 0)
         for tokens in (7, 8):
+            wanted = launched(fake, handle, plain(tokens, 2))
+            assert launched(fake, handle, full(tokens, 2)) == wanted
+
+
+@pytest.mark.parametrize("edges", [False, True])
+def test_scales_of_a_weight_are_spread_where_an_entry_reads_columns_more(
+    fake: Fake, arena: RawArena, edges: bool
+) -> None:
+    """Those of one block of k, which lie four apart there; after those of a, if they are."""
+    offers, entries = [scaled_offer(8, "blocks")], [scaled_entry(8, "blocks")]
+    step = scaled_step("blocks")
+    with scaled_player(arena, in_order(step) if edges else step, offers, *entries) as handle:
+        weights, memory = bases(handle)
+        for tokens in (8, 3):
+            *others, spread, one = launched(fake, handle, plain(tokens, 2))[1 : 3 + (tokens < 8)]
+            assert [other.name for other in others] == ["spread_scales"] * (tokens < 8)
+            assert (spread.name, spread.grid) == ("spread_scales", (1, 1, 1))
+            scales, place, *numbers = struct.unpack("<2Q3i4x2Q", spread.words)
+            assert (scales, numbers) == (weights + 768, [1, 1, 4, 0, 0])
+            of_a = memory + 4096 if tokens == 8 else struct.unpack_from("<2Q", others[0].words)[1]
+            assert place % 256 == 0
+            assert place != of_a
+            assert (one.name, struct.unpack_from("<5Q", one.words)[3:]) == ("nvjet", (of_a, place))
+        handle.build([full(3, 2), full(8, 2)], 1, 0)
+        for tokens in (3, 8):
             wanted = launched(fake, handle, plain(tokens, 2))
             assert launched(fake, handle, full(tokens, 2)) == wanted
 

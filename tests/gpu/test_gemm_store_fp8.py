@@ -38,7 +38,7 @@ CORE = tuple(
 
 BLOCKS = tuple(
     GemmShape(m, n, k, FP8, has_c, out, "blocks")
-    for n, k in (*WIDTHS[:2], (320, 512))
+    for n, k in (*WIDTHS[:2], (320, 512), (1536, 8960))
     for m in (4, 16, 64, 256, 1000)
     for out, has_c in (("bfloat16", False), ("bfloat16", True), ("float16", False))
 )
@@ -128,8 +128,8 @@ class Tuned(Played):
         assert all(one["route"] == "store" for one in fp8), routes
 
 
-STORED_BLOCKS: Mapping[str, Any] = {"hidden_size": 512, "intermediate_size": 1024, "head_dim": 128}
-"""Sizes of a model whose products by block are all in the store."""
+STORED_BLOCKS: Mapping[str, Any] = {"hidden_size": 512, "intermediate_size": 1408, "head_dim": 128}
+"""Of a model whose products by block are all in the store, one with scales that are spread."""
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from support.fake_cuda.cubins import cubin
 from support.fake_cuda.fixtures import RawArena
@@ -19,7 +20,6 @@ from support.step_tables import (
     with_table,
 )
 from support.supply_case import STORED, STORED_DIGEST, supplied
-from vcc.engine.graphs.table.bounds import scale_bytes
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.layout import DTYPE_NAMES, FP8, SCALES
 from vcc.engine.graphs.table.types import (
@@ -42,6 +42,8 @@ from vcc.engine.graphs.table.types import (
 )
 from vcc.engine.runtime.player.gemm_calls import Offer
 from vcc.engine.runtime.player.handle import PlayerHandle
+from vcc.engine.tune.record import operand_sizes
+from vcc.engine.tune.shapes import GemmShape
 
 OWN = cubin({"scaled_linear": (8,) * 6 + (4,) + (8,) * 2, "spread_scales": (8, 8, 4, 4, 4, 8, 8)})
 OWN_DIGEST = hashlib.sha256(OWN).hexdigest()
@@ -51,9 +53,17 @@ PLACES = {0: (WORKSPACE, 0), 8: (WEIGHTS, 0), 16: (WEIGHTS, 512), 24: (WORKSPACE
 
 
 def scaled_step(
-    scales: str, *, has_c: bool = False, variants: bool = True, spreads: bool = True
+    scales: str,
+    *,
+    has_c: bool = False,
+    variants: bool = True,
+    spreads: bool = True,
+    depth: int = HIDDEN,
 ) -> Step:
-    """The toy step whose first product is one of fp8 into bf16; `spreads`: scales of blocks."""
+    """The toy step whose first product is one of fp8 into bf16; `spreads`: scales of blocks.
+
+    `depth` is what the product sums over; its memory is as large, and its a and d overlap.
+    """
     step = toy_step()
     places = {**PLACES, 32: (WORKSPACE, 4096), 40: (WEIGHTS, 768)}
     params = tuple(
@@ -61,13 +71,13 @@ def scaled_step(
         for at, (region, place) in places.items()
         if at != 16 or has_c
     )
-    gemm = Gemm("T", HIDDEN, HIDDEN, FP8, has_c, "bfloat16", scales)
+    gemm = Gemm("T", HIDDEN, depth, FP8, has_c, "bfloat16", scales)
     count = len(step.table.kernels)
     ways = ((FEW, FEW, 8), (0, 16, 4))
     spread = count + 1 if scales == "blocks" and spreads else NONE
     own = tuple(
         Variant(
-            *(HIDDEN, HIDDEN, FP8, count, rows, columns),
+            *(HIDDEN, depth, FP8, count, rows, columns),
             max_rows=most,
             has_c=has_c,
             out="bfloat16",
@@ -85,6 +95,12 @@ def scaled_step(
     return with_table(
         step,
         nodes=tuple(nodes),
+        regions=tuple(
+            replace(one, size=one.size * (depth // HIDDEN))
+            if index in (WEIGHTS, WORKSPACE)
+            else one
+            for index, one in enumerate(step.table.regions)
+        ),
         gemms=(gemm, *step.table.gemms[1:]),
         kernels=(
             *step.table.kernels,
@@ -97,12 +113,18 @@ def scaled_step(
 
 
 def scaled_entry(
-    rows: int, scales: str, *, has_c: bool = False, most: int = 0, workspace: int = 0
+    rows: int,
+    scales: str,
+    *,
+    has_c: bool = False,
+    most: int = 0,
+    workspace: int = 0,
+    depth: int = HIDDEN,
 ) -> bytes:
     """The product of `rows` rows as cuBLASLt leaves it, with pointers to its scales."""
-    left, right = scale_bytes(scales, rows, HIDDEN, HIDDEN)
-    sizes = {0: rows * HIDDEN, 1: HIDDEN * HIDDEN, 2: HIDDEN * 2 * has_c, 3: rows * HIDDEN * 2}
-    sizes |= {4: workspace, 5: most or left, 6: right}
+    shape = GemmShape(rows, HIDDEN, depth, FP8, has_c, "bfloat16", scales)
+    sizes = dict(enumerate(operand_sizes(shape, workspace)))
+    sizes[5] = most or sizes[5]
     used = [index for index, size in sizes.items() if size]
     params = tuple(
         Param(ParamKind.POINTER, WRITE if index == 3 else READ, 8 * at, at, 0)
@@ -120,10 +142,16 @@ def scaled_entry(
 
 
 def scaled_offer(
-    rows: int, scales: str, *, has_c: bool = False, route: int = 0, workspace: int = 0
+    rows: int,
+    scales: str,
+    *,
+    has_c: bool = False,
+    route: int = 0,
+    workspace: int = 0,
+    depth: int = HIDDEN,
 ) -> Offer:
     """What the store says of that entry."""
-    shape = (HIDDEN, HIDDEN, DTYPE_NAMES.index(FP8), int(has_c))
+    shape = (HIDDEN, depth, DTYPE_NAMES.index(FP8), int(has_c))
     return Offer(
         rows, shape, route, workspace, (DTYPE_NAMES.index("bfloat16"), SCALES.index(scales))
     )

@@ -137,6 +137,9 @@ SCALE_BLOCK = 128
 STORED_ALIGNMENT = 256
 """What entries of the GEMM store may ask of the addresses of their operands."""
 
+STORED_SCALE_COLUMNS = 4
+"""Of what the columns of a weight's scales of blocks are a multiple where an entry reads them."""
+
 Family = tuple[int, int, str, bool, str, str]
 """A product apart from its rows: n, k, dtype, whether it adds c, out, scales."""
 

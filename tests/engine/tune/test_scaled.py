@@ -13,12 +13,13 @@ from support.recorded_products import answered
 from vcc.engine import native
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import ParamKind
+from vcc.engine.tune import bench
 from vcc.engine.tune.operands import exact_part, operands_of, random_bits
 from vcc.engine.tune.record import A_SCALE, W_SCALE, A, C, D, W, operand_sizes
-from vcc.engine.tune.self_test import inexact
+from vcc.engine.tune.self_test import chosen, form_of, inexact
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.storable import why_not
-from vcc.engine.tune.store import GemmStore
+from vcc.engine.tune.store import GemmEntry, GemmStore
 
 pytestmark = pytest.mark.skipif(
     native.library("vcc_abi") is None, reason="built without a compiler"
@@ -30,6 +31,7 @@ SHAPES = (
     *(ROWS, replace(ROWS, has_c=True), replace(ROWS, out="float32")),
     replace(ROWS, scales="tensor", m=70),
     GemmShape(8, 144, 512, FP8, True, "bfloat16", "blocks"),
+    GemmShape(4, 272, 640, FP8, False, "bfloat16", "blocks"),
 )
 
 
@@ -51,7 +53,7 @@ def test_products_with_scales_are_recorded_and_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "sizes"), [("tensor", (4, 4)), ("rows", (20, 256)), ("blocks", (20, 4))]
+    ("form", "sizes"), [("tensor", (4, 4)), ("rows", (20, 256)), ("blocks", (20, 16))]
 )
 def test_scales_have_bytes_of_their_own(form: str, sizes: tuple[int, int]) -> None:
     assert operand_sizes(replace(ROWS, scales=form), 7)[4:] == (7, *sizes)
@@ -107,7 +109,7 @@ def test_exact_results_are_those_of_plain_torch(out: str, scales: str) -> None:
     if scales != "tensor":  # those of a are by block, then by row
         a_scale = a_scale.view(-1, 9).T
     if scales == "blocks":
-        w_scale = w_scale.view(1, 2)
+        w_scale = w_scale.view(1, 4)  # two and room for two more
     bias = views[C].view(getattr(torch, out))
     ranges = [48] if scales == "tensor" else []
     sizes = (a.view(9, 160), w.view(48, 160), a_scale, w_scale, bias, ranges)
@@ -117,6 +119,24 @@ def test_exact_results_are_those_of_plain_torch(out: str, scales: str) -> None:
     spoilt[-2] ^= 1
     assert "1 of 192 exact" in inexact(shape, given, spoilt)
     assert exact_part(shape, given)[2].shape == (4, 48)
+
+
+def test_each_form_is_tried_though_its_kernels_are_known() -> None:
+    """Scales that lie in another way are another form."""
+    made = [
+        GemmShape(m, 128, k, FP8, False, "bfloat16", "blocks") for k in (512, 640) for m in (4, 8)
+    ]
+    entries = [GemmEntry(shape, b"", {"a" * 64: b""}) for shape in made]
+    assert [form_of(one.shape)[-1] for one in entries] == [False, False, True, True]
+    tried = chosen([*entries[:1] * 50, entries[2], *entries[:1] * 50])
+    assert {one.shape for one in tried} == {made[0], made[2]}
+
+
+def test_what_is_timed_is_what_a_player_launches() -> None:
+    pytest.importorskip("triton")
+    from vcc.engine.ops.triton.scaled import SPREAD_LANES
+
+    assert bench.SPREAD_LANES == SPREAD_LANES
 
 
 def test_random_fp8_is_finite_and_about_one() -> None:
@@ -135,7 +155,8 @@ def test_random_fp8_is_finite_and_about_one() -> None:
         ((64, 40, FP8, False, "bfloat16", "rows"), "multiples of 16"),
         ((64, 32, FP8, True, "float32", "tensor"), "no bias of float32"),
         ((64, 512, FP8, False, "bfloat16", "blocks"), ""),
-        ((64, 640, FP8, False, "bfloat16", "blocks"), "multiple of 512"),
+        ((64, 1408, FP8, False, "bfloat16", "blocks"), ""),
+        ((64, 576, FP8, False, "bfloat16", "blocks"), "whole blocks, where k is a multiple of 128"),
         ((64, 32, FP8, False, "bfloat16", "mixed"), "one scale for all activations"),
     ],
 )

@@ -52,6 +52,7 @@ NUMBERS = {
     "kOperands": layout.REGION_INDICES[RegionKind.OPERAND],
     "kScaleBlock": layout.SCALE_BLOCK,
     "kStoredAlignment": layout.STORED_ALIGNMENT,
+    "kStoredScaleColumns": layout.STORED_SCALE_COLUMNS,
     "kVariantBlock": layout.VARIANT_PARAM_BYTES,
     "kReduceBlock": layout.REDUCE_PARAM_BYTES,
 }
