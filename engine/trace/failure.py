@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sysconfig
 import traceback
 from importlib.util import find_spec
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from vcc.cache.errors import CompileError
-from vcc.engine.torch_shim.fake import operator_without_fake
+from vcc.engine.torch_shim.fake import needs_data, operator_without_fake
 
 TRAILER = "\n\nThe error above occurred"
 """How torch.export ends every error."""
@@ -19,7 +20,39 @@ _ENGINE = Path(__file__).resolve().parents[1]
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
 _TORCH = Path(getattr(find_spec("torch"), "origin", None) or "torch").parent
 _ADVICE = ("For more", "For extended logs", "For C++ stack", "If you suspect the guard")
-_HINT = "remove the data-dependent branch it names, or run eagerly with --compile none"
+
+DATA = "remove the data-dependent branch it names, or run eagerly with --compile none"
+KINDS: tuple[tuple[str, str], ...] = (
+    (r"data-dependent", DATA),
+    (
+        r"missing a required|unexpected keyword|positional argument",
+        "declare each argument of forward that has no default, by its name: --shape NAME=...",
+    ),
+    (
+        r"same device|different devices|on the meta device",
+        "make it where an input is, as by torch.zeros(4, device=x.device), or keep it as a buffer",
+    ),
+    (
+        r"in output, which is not a known type|[Uu]nsupported output",
+        "return tensors, or tuples, lists and dicts of tensors",
+    ),
+    (
+        r"\.numpy\(\)|NumPy|as a numpy",
+        "compute it with torch: while it is traced, a tensor has a shape and no values",
+    ),
+    (
+        r"[Ss]calar type|dtype|data type",
+        "convert one of them in that line, or declare the input's own type: --shape ids=4x16:int64",
+    ),
+    (
+        r"[Ss]ize|[Ss]hape|\bdims?\b|[Dd]imension|channels|broadcast|out of bounds|elements|too many indices",
+        "declare shapes that the model takes (--shape), or mend the line where they do not fit",
+    ),
+)
+"""What torch's words are about, and what helps: the first that is found in them counts."""
+
+OWN = "the model itself raises it: call it in Python on inputs of the declared shapes to see why"
+OTHER = "change what it names, or run eagerly with --compile none"
 
 
 def cannot_trace(error: Exception) -> CompileError:
@@ -35,7 +68,22 @@ def cannot_trace(error: Exception) -> CompileError:
         )
     text = _told(str(error).partition(TRAILER)[0]) or type(error).__name__
     why = f"{line}\n{text[:2000]}" if line else text[:2000]
-    return CompileError("the model cannot be traced into one graph", why, _HINT)
+    return CompileError("the model cannot be traced into one graph", why, _hint(error, text))
+
+
+def _hint(error: Exception, text: str) -> str:
+    """What helps against an error with these words, torch's or the model's own."""
+    if needs_data(error):
+        return DATA
+    if _by_model(error):
+        return OWN
+    return next((hint for words, hint in KINDS if re.search(words, text)), OTHER)
+
+
+def _by_model(error: Exception) -> bool:
+    """Whether the model's own code raised an error, and not something that it called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _of_model(frame) or isinstance(error, (AttributeError, AssertionError, KeyError))
 
 
 def _told(text: str) -> str:
