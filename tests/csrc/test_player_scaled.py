@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.fake_cuda import Fake, Launch
@@ -83,7 +84,7 @@ def test_scales_of_blocks_are_spread_for_an_entry_of_more_rows(
     fake: Fake, arena: RawArena, workspace: int, edges: bool
 ) -> None:
     """A kernel of the table writes them behind the workspace, as many rows apart as the entry's."""
-    given: dict[str, int] = {"workspace": workspace, "depth": 512}
+    given: dict[str, Any] = {"workspace": workspace, "depth": 512}
     offers = [scaled_offer(rows, "blocks", **given) for rows in (8, 32)]
     entries = [scaled_entry(rows, "blocks", **given) for rows in (8, 32)]
     step = scaled_step("blocks", depth=512)
