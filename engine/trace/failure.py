@@ -45,7 +45,7 @@ KINDS: tuple[tuple[str, str], ...] = (
         "convert one of them in that line, or declare the input's own type: --shape ids=4x16:int64",
     ),
     (
-        r"[Ss]ize|[Ss]hape|\bdims?\b|[Dd]imension|channels|broadcast|out of bounds|elements|too many indices",
+        r"[Ss]ize|[Ss]hape|\bdims?\b|[Dd]imension|channel|broadcast|out of bounds|elements|indices",
         "declare shapes that the model takes (--shape), or mend the line where they do not fit",
     ),
 )

@@ -60,7 +60,7 @@ def added(
     addend: Tensor, a: Tensor, b: Tensor, *, dtype: torch.dtype, beta: float = 1, alpha: float = 1
 ) -> Tensor:
     """As `torch.addmm`."""
-    return addend.to(dtype) * beta + single(a, b, dtype=dtype) * alpha
+    return addend * beta + single(a, b, dtype=dtype) * alpha
 
 
 def outer(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -68,10 +68,15 @@ def outer(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def multiplied(a: Tensor, b: Tensor, *, dtype: torch.dtype) -> Tensor:
         if _is(a.shape[-1], 1):
-            return a.to(dtype) * b.to(dtype)
+            return _converted(a, dtype) * _converted(b, dtype)
         return function(a, b, dtype=dtype)
 
     return multiplied
+
+
+def _converted(value: Tensor, dtype: torch.dtype) -> Tensor:
+    # Not Tensor.to: Inductor decomposes what that traces, and has done so when this is called.
+    return value if value.dtype is dtype else torch.ops.prims.convert_element_type(value, dtype)
 
 
 PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {

@@ -144,11 +144,18 @@ def test_what_is_fp32_already_stays_as_it_is() -> None:
 
 
 def test_the_planned_kernels_are_of_these_types() -> None:
-    def body() -> Any:
-        work = planned(gpu_pieces(scaled_in_its_type, {"x": (3, "T", 16)}, {"T": (1, 64)})).work
+    def kinds(function: Any, size: int | str) -> list[list[str]]:
+        ranges = {"T": (1, 64)} if size == "T" else {}
+        work = planned(gpu_pieces(function, {"x": (3, size, 16)}, ranges)).work
         return [[one.kernel.source.function, *dict(one.kernel.parameters).values()] for one in work]
 
-    _, product, softmax, shares = in_a_gpu_build(body)
+    def body() -> Any:
+        fixed = [kinds(one, 16) for one in (with_an_addend, over_one_element)]
+        return [kinds(scaled_in_its_type, "T"), *fixed]
+
+    (_, product, softmax, shares), added, (fused, *_) = in_a_gpu_build(body)
     assert product[:4] == ["product", "*bf16", "*bf16", "*fp32"]
     assert softmax[1:3] == ["*fp32", "*bf16"]
     assert shares[:4] == ["product", "*bf16", "*bf16", "*bf16"]
+    assert [one[3] for one in added if one[0] == "product"] == ["*fp32", "*bf16"]
+    assert fused[0] != "product"
