@@ -45,7 +45,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class ModuleReport:
-    """What the forward gave, and the account of the run; fields as in `RunReport`."""
+    """What the forward gave, and the account of the run; fields as in `RunReport`.
+
+    `lacking` is no part of the JSON: it says whether recording matrix products is worth it.
+    """
 
     artifact: str | None
     outputs: tuple[Output, ...]
@@ -53,6 +56,7 @@ class ModuleReport:
     seconds: float
     counters: Mapping[str, object]
     notes: tuple[str, ...]
+    lacking: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """The JSON of `--json` and `--report`."""
@@ -82,7 +86,8 @@ def run_module(session: Session) -> ModuleReport:
         outputs = _outputs(ready.booted, settled.request.source.shapes, dtype)
     phases, seconds = session.ledger.account()
     counters = session.counters.as_dict()
-    return ModuleReport(ready.artifact, outputs, phases, seconds, counters, session.notes)
+    lacking = ready.booted.lacking
+    return ModuleReport(ready.artifact, outputs, phases, seconds, counters, session.notes, lacking)
 
 
 def _outputs(booted: BootedModule, shapes: Sequence[InputShape], dtype: str) -> tuple[Output, ...]:

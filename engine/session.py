@@ -140,6 +140,8 @@ def open_module_session(session: Session) -> Ready[BootedModule]:
             ledger=session.ledger,
             counters=session.counters,
             events=session.events,
+            site=session.store.root,
+            unsigned=session.store.gate.takes_unsigned(session.store.root),
         )
 
     return _open(session, booting)

@@ -79,6 +79,11 @@ class BootedModule:
     forward: Forward
     loader: Loader
 
+    @property
+    def lacking(self) -> bool:
+        """As `Booted.lacking`."""
+        return bool(getattr(self.forward, "lacking", False))
+
 
 def _pieces() -> Callable[[Boot], Runner]:
     from vcc.engine.runtime.torch_loader import load_pieces
@@ -212,6 +217,8 @@ def boot_module(
     ledger: Ledger,
     counters: Counters,
     events: Events,
+    site: Path | None = None,
+    unsigned: bool = True,
 ) -> BootedModule:
     """Make the forward of a factory's module; arguments and errors as `boot`."""
     if source.is_checkpoint:
@@ -223,7 +230,7 @@ def boot_module(
             f"a module cannot be booted by {loader.value}", "use --compile vcc or none"
         )
     settings = boot_settings(loaded.manifest, ())
-    made = Boot(loaded, source, settings, golden, ledger, counters, events)
+    made = Boot(loaded, source, settings, golden, ledger, counters, events, site, unsigned)
     with ledger.phase("import"):
         load = MODULE_LOADERS[loader]()
     return BootedModule(load(made), loader)

@@ -32,6 +32,9 @@ from vcc.engine.tune.shapes import GemmShape, Measured, Refused
 from vcc.engine.tune.store import GemmStore
 from vcc.engine.tune.wanted import products_of, products_of_tables, step_tables
 
+MODULE = "module"
+"""The kind of artifact that a plain forward has."""
+
 _ERRORS: dict[int, type[VccError]] = {
     int(kind.exit): kind
     for kind in (UsageError, DeviceError, StorageError, IntegrityError, CompileError, GraphError)
@@ -83,7 +86,8 @@ def tune(store: GemmStore, artifact: Loaded, wish: Wish, events: Events) -> Tune
         IntegrityError: the artifact or a stored product is damaged.
     """
     products = products_of(artifact)
-    shapes = products.shapes(wish.rows or default_rows(artifact, products))
+    rows = wish.rows or default_rows(artifact, products)
+    shapes = products.shapes(rows, alone=bool(wish.rows))
     lacking = _left_out(products, wish.rows)
     if lacking:
         events.note(f"{artifact.manifest.title}: {lacking}")
@@ -100,17 +104,25 @@ def _left_out(products: Products, rows: Sequence[int]) -> str:
     most = max(products.gemms.values(), default=0)
     if not most:
         return "it has no matrix products of its own"
+    if products.fixed == products.gemms.keys():
+        known = {one for ends in products.ends.values() for one in ends}
+        other = ", ".join(str(one) for one in rows if one not in known)
+        told = ", ".join(map(str, sorted(known)))
+        return f"its products have {told} rows: left out are {other}" if other else ""
     beyond = ", ".join(str(one) for one in rows if one > most)
     return f"its steps have at most {most} rows: left out are {beyond}" if beyond else ""
 
 
 def default_rows(artifact: Loaded, products: Products) -> tuple[int, ...]:
-    """Rows of the graphs that the artifact declares, ends of its ranges, and buckets up to its
-    largest step."""
-    compilation = artifact.manifest.info.get("compilation", {})
+    """Rows of the graphs that the artifact declares, and buckets up to its largest step.
+
+    A plain forward has no graphs of so many tokens: its rows are fixed, or those of buckets.
+    """
+    info = artifact.manifest.info
+    compilation = {} if info.get("kind") == MODULE else info.get("compilation", {})
     sizes = compilation.get("capture_sizes") if isinstance(compilation, dict) else None
     declared = tuple(size for size in sizes or () if isinstance(size, int))
-    return rows_of((*declared, *products.ends), max(products.gemms.values(), default=1))
+    return rows_of(declared, max(products.gemms.values(), default=1))
 
 
 def record_apart(job: Job) -> Answer:

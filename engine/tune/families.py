@@ -30,46 +30,76 @@ class Products(Struct, frozen=True):
     Attributes:
         gemms: family -> the most rows that its expression can give.
         variants: digest of the Triton kernels that may compute them.
-        ends: the largest steps of tables for ranges of tokens: a step takes no entry beyond its
-            table's, so these rows are worth recording too.
+        ends: family -> the most rows of each of its products, ascending. A step takes no entry
+            beyond what its table's product can have, so these rows are worth recording too.
+        fixed: families whose products have the same rows at every step, which `ends` has.
     """
 
     gemms: dict[Family, int]
     variants: str
-    ends: tuple[int, ...] = ()
+    ends: dict[Family, tuple[int, ...]] = {}
+    fixed: frozenset[Family] = frozenset()
 
     @classmethod
     def told(cls, *texts: str) -> Products:
         """From what players say of the tables of an artifact (`vcc_player_products`)."""
-        lines: list[str] = []
-        each: list[dict[Family, int]] = []
-        for text in texts:
-            found: dict[str, Any] = json.loads(text)
-            rows = [((n, k, *_told_types(*types)), most) for n, k, *types, most in found["gemms"]]
-            each.append(most_of(rows))
-            lines += map(_told_line, found["variants"])
-        return cls.joined(each, digest_of(lines))
+        found: list[dict[str, Any]] = [json.loads(text) for text in texts]
+        lines = [_told_line(one) for table in found for one in table["variants"]]
+        rows = [
+            ((n, k, *_told_types(*types)), most, True)
+            for table in found
+            for n, k, *types, most in table["gemms"]
+        ]
+        return cls.joined(rows, digest_of(lines))
 
     @classmethod
-    def joined(cls, each: Sequence[dict[Family, int]], variants: str) -> Products:
-        """Those of several tables, of which each says the most rows of its products."""
-        gemms = most_of(item for one in each for item in one.items())
-        ends = {max(one.values(), default=0) for one in each} if len(each) > 1 else set()
-        return cls(gemms, variants, tuple(sorted(ends)))
+    def joined(cls, rows: Iterable[tuple[Family, int, bool]], variants: str) -> Products:
+        """Those of one table or several.
+
+        Args:
+            rows: of each product its family, its most rows, and whether other steps have fewer.
+            variants: digest of the kernels.
+        """
+        ends: dict[Family, set[int]] = {}
+        varying = set()
+        for family, most, varies in rows:
+            ends.setdefault(family, set()).add(most)
+            varying |= {family} if varies else set()
+        return cls(
+            {family: max(found) for family, found in ends.items()},
+            variants,
+            {family: tuple(sorted(found)) for family, found in ends.items()},
+            frozenset(ends.keys() - varying),
+        )
 
     def has(self, shape: GemmShape) -> bool:
         """Whether a product is one of these."""
         return shape.m <= self.gemms.get(astuple(shape)[1:], 0)
 
-    def rows(self, counts: Iterable[int]) -> list[Product]:
-        """Every product at every row count that it can have, sorted by family."""
-        ordered = sorted(set(counts))
+    def rows(self, counts: Iterable[int], *, alone: bool = False) -> list[Product]:
+        """Every product at every row count that it can have, sorted by family.
+
+        Args:
+            counts: of rows.
+            alone: only these, and not the most rows of each product besides.
+        """
+        asked = frozenset(counts)
         return [
             (m, *family)
             for family, most in sorted(self.gemms.items())
-            for m in dict.fromkeys(recorded_rows(one, family[5]) for one in ordered)
-            if m <= most and family[2] in DTYPES and not why_not(*family)
+            if family[2] in DTYPES and not why_not(*family)
+            for m in dict.fromkeys(
+                recorded_rows(one, family[5]) for one in self._worth(family, asked, alone)
+            )
+            if m <= most
         ]
+
+    def _worth(self, family: Family, counts: frozenset[int], alone: bool) -> list[int]:
+        """The rows of a family that are worth recording, ascending."""
+        own = frozenset(self.ends.get(family, ()))
+        if alone:
+            return sorted(counts & own if family in self.fixed else counts)
+        return sorted(own if family in self.fixed else counts | own)
 
     def unstorable(self) -> tuple[Refused, ...]:
         """The products that no recording holds, at the most rows they have, and why."""
@@ -78,19 +108,11 @@ class Products(Struct, frozen=True):
         told = ((family, most, why_not(*family)) for family, most in sorted(self.gemms.items()))
         return tuple(Refused(GemmShape(most, *family), why) for family, most, why in told if why)
 
-    def shapes(self, counts: Iterable[int]) -> tuple[GemmShape, ...]:
+    def shapes(self, counts: Iterable[int], *, alone: bool = False) -> tuple[GemmShape, ...]:
         """As `rows`, as shapes."""
         from vcc.engine.tune.shapes import GemmShape  # a boot does not pay for the import
 
-        return tuple(GemmShape(*row) for row in self.rows(counts))
-
-
-def most_of(rows: Iterable[tuple[Family, int]]) -> dict[Family, int]:
-    """The most rows of each family."""
-    found: dict[Family, int] = {}
-    for family, most in rows:
-        found[family] = max(found.get(family, 0), most)
-    return found
+        return tuple(GemmShape(*row) for row in self.rows(counts, alone=alone))
 
 
 def digest_of(lines: Iterable[str]) -> str:

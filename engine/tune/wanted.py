@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vcc.cache.loaded import Loaded
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.layout import Family
 from vcc.engine.graphs.table.types import NONE, Gemm, NodeTable, Variant
-from vcc.engine.tune.families import Products, digest_of, line_of, most_of
+from vcc.engine.tune.families import Products, digest_of, line_of
 
 STEP = "table/step"
 
@@ -30,12 +30,14 @@ def step_tables(artifact: Loaded) -> tuple[NodeTable, ...]:
 
 def products_of_tables(tables: Sequence[NodeTable]) -> Products:
     """The products of node tables."""
-    return Products.joined([_gemms(table) for table in tables], variants_digest(tables))
+    rows = (row for table in tables for row in _rows(table))
+    return Products.joined(rows, variants_digest(tables))
 
 
-def _gemms(table: NodeTable) -> dict[Family, int]:
+def _rows(table: NodeTable) -> Iterator[tuple[Family, int, bool]]:
     highs = {symbol.name: symbol.high for symbol in table.symbols}
-    return most_of((one.family, most_rows(one, highs)) for one in table.gemms)
+    for one in table.gemms:
+        yield one.family, most_rows(one, highs), not isinstance(one.m, int)
 
 
 def most_rows(gemm: Gemm, highs: dict[str, int]) -> int:

@@ -83,7 +83,7 @@ class Booted:
 class BootedModule:
     """A module that doubles its inputs."""
 
-    loader = Loader.TORCH
+    loader, lacking = Loader.TORCH, False
 
     def forward(self, inputs):
         return {f"output_{index}": value * 2 for index, value in enumerate(inputs.values())}
@@ -101,7 +101,7 @@ def manifest_of(request) -> Manifest:
     )
 
 
-def boot_module(loaded, source, *, golden, ledger, counters, events):
+def boot_module(loaded, source, *, golden, ledger, counters, events, site, unsigned):
     """Boots any artifact."""
     return BootedModule()
 

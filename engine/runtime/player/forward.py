@@ -18,6 +18,7 @@ from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.table.types import NodeTable, Role, TableTensor
 from vcc.engine.native import memory_at
 from vcc.engine.runtime.by_size import chosen
+from vcc.engine.runtime.player.gemms import Gemms
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape
 from vcc.engine.runtime.player.host_values import (
     Bytes,
@@ -40,6 +41,10 @@ class Found:
     data: Bytes
 
 
+WHOLE = Shape(Mode.FULL, 1, 1, Parts.NONE)
+"""The only step of a forward whose sizes are all fixed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ForwardTable:
     """A table with the player that has it."""
@@ -57,6 +62,11 @@ class ForwardTable:
         """Largest first size."""
         return self.step.high
 
+    @property
+    def graphs(self) -> tuple[Shape, ...]:
+        """One where all sizes are fixed; steps of other sizes are launched kernel by kernel."""
+        return () if self.table.symbols else (WHOLE,)
+
     def of_role(self, role: Role) -> list[TableTensor]:
         """Its tensors of a role, in order."""
         return [one for one in self.table.tensors if one.role is role]
@@ -68,10 +78,15 @@ class PlayedForward:
     Args:
         tables: placed and filled; one for every size, or one a range of the only size.
         arena: their memory.
+        gemms: matrix products of the site's store, on their way.
+
+    Attributes:
+        lacking: whether recording matrix products would make the next boot's calls faster.
     """
 
-    def __init__(self, tables: Sequence[ForwardTable], arena: Arena) -> None:
+    def __init__(self, tables: Sequence[ForwardTable], arena: Arena, gemms: Gemms) -> None:
         self._tables, self._arena, self._turn = tuple(tables), arena, Turn()
+        self._gemms, self.lacking = gemms, gemms.report.lacking
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run once.
@@ -119,9 +134,7 @@ class PlayedForward:
             data = to_bytes(one.name, one.dtype, inputs[one.name])
             start = layout.slots[slot] + layout.tensor(one.name).slot
             np.frombuffer(memory_at(start, data.nbytes), np.uint8)[:] = data
-        mode = Mode.PLAIN if sizes else Mode.FULL
-        shape = Shape(mode, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
-        handle.step(shape, 1, slot, Inputs.ALL, Read.NOTHING)
+        handle.step(shape_for(sizes), 1, slot, Inputs.ALL, Read.NOTHING)
 
     def _read(self, taken: ForwardTable, sizes: Mapping[str, int]) -> list[tuple[str, Found]]:
         found = []
@@ -135,9 +148,17 @@ class PlayedForward:
 
     def close(self) -> None:
         """Give all memory back; nothing else may be called afterwards."""
+        self._gemms.close()
         for one in self._tables[::-1]:
             one.step.handle.close()
         self._arena.close()
+
+
+def shape_for(sizes: Mapping[str, int]) -> Shape:
+    """The step of these sizes as the player sees it."""
+    if not sizes:
+        return WHOLE
+    return Shape(Mode.PLAIN, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
 
 
 def sizes_of(table: NodeTable, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

@@ -17,8 +17,10 @@ from vcc.engine.runtime.player.collector import collector_paused
 from vcc.engine.runtime.player.gemm_report import GemmReport
 
 if TYPE_CHECKING:
+    from vcc.engine.graphs.table.types import NodeTable
     from vcc.engine.runtime.player.device import Device
     from vcc.engine.runtime.player.handle import PlayerHandle, Shape
+    from vcc.engine.tune.families import Products
 
 SHELF = ("gemm",)
 """Where engine/tune/store.py keeps products."""
@@ -64,6 +66,7 @@ def offer_gemms(
     sizes: Sequence[int],
     *,
     unsigned: bool = True,
+    tables: Sequence[NodeTable] = (),
 ) -> Gemms:
     """Offer the players of an artifact's tables what the site's store holds for their products.
 
@@ -76,6 +79,7 @@ def offer_gemms(
         site: root of the store; None where the settings say.
         sizes: rows of the graphs that will be built.
         unsigned: whether code that bears no signature may be used, as all of that store does.
+        tables: those of the players, where they were decoded: they tell which rows are fixed.
     """
     if not unsigned:
         why = "its recordings bear no signature, which the policy asks for"
@@ -87,6 +91,20 @@ def offer_gemms(
         with collector_paused():
             from vcc.engine.runtime.player.stored_gemms import offer_stored
 
-            return offer_stored(handles, device, root, sizes)
+            return offer_stored(handles, device, root, sizes, _products(handles, tables))
     except VccError as error:
         return NoGemms(GemmReport(0, 0, trouble=str(error)))
+
+
+def _products(
+    handles: Sequence[PlayerHandle], tables: Sequence[NodeTable]
+) -> tuple[list[Products], Products]:
+    """Those of each player, and of all."""
+    from vcc.engine.tune.families import Products
+
+    if not tables:
+        told = [handle.products() for handle in handles]
+        return [Products.told(one) for one in told], Products.told(*told)
+    from vcc.engine.tune.wanted import products_of_tables
+
+    return [products_of_tables([one]) for one in tables], products_of_tables(tables)

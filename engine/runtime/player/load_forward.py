@@ -12,21 +12,20 @@ from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player.boot_golden import check_some
 from vcc.engine.runtime.player.device import Device
 from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward
-from vcc.engine.runtime.player.handle import Mode, Parts, Shape
+from vcc.engine.runtime.player.gemm_report import GemmReport
+from vcc.engine.runtime.player.gemms import Gemms, NoGemms, offer_gemms
 from vcc.engine.runtime.player.load import fill_weights
 from vcc.engine.runtime.player.memory import check_room
 from vcc.engine.runtime.player.opening import add_cubins, open_context, read_parts
-from vcc.engine.runtime.player.tables import open_tables, place_tables, table_ranges
+from vcc.engine.runtime.player.tables import OpenTable, open_tables, place_tables, table_ranges
 from vcc.engine.runtime.settings import Boot
 
 if TYPE_CHECKING:
+    from vcc.engine.graphs.table.types import NodeTable
     from vcc.engine.runtime.forward import Forward
 
 SLOTS, RING = 2, 1
 """Input slots, and rows of decode tokens, which a forward has not."""
-
-WHOLE = Shape(Mode.FULL, 1, 1, Parts.NONE)
-"""The only step of a forward whose sizes are all fixed."""
 
 
 def load_module_player(boot: Boot) -> Forward:
@@ -51,7 +50,7 @@ def load_forward(boot: Boot) -> PlayedForward:
     with boot.ledger.phase("verify"):
         ranges = table_ranges(boot.loaded.manifest)
         blobs = read_parts(boot, ranges)
-        known = {name: decode(blobs[name]) for name in ranges}
+        known = [decode(blobs[name]) for name in ranges]
     with ExitStack() as failed:  # a boot that fails gives everything back at once
         with boot.ledger.phase("modules"):
             arena = failed.enter_context(Arena(device.ordinal))
@@ -60,18 +59,40 @@ def load_forward(boot: Boot) -> PlayedForward:
                 failed.callback(one.handle.close)
                 opened.append(one)
             check_room(opened[0].handle.bytes(1), arena.available(), SMALLER)
+        with boot.ledger.phase("gemms"):
+            gemms = _offered(boot, device, opened, known)
+            failed.callback(gemms.close)
+        with boot.ledger.phase("modules"):
             boot.counters.add("restores", add_cubins(opened[0].handle, blobs))
         with boot.ledger.phase("golden"):
             check_some(boot, opened[0].handle)
         with boot.ledger.phase("memory"):
             placed = place_tables(opened, (1, 1), SLOTS, RING)
-        tables = [ForwardTable(*pair) for pair in zip(placed, known.values(), strict=True)]
-        with boot.ledger.phase("weights"):
-            _fill(boot, device, tables[0], blobs)
-        with boot.ledger.phase("graphs"):
-            _build(tables)
+        tables = [ForwardTable(*pair) for pair in zip(placed, known, strict=True)]
+        _ready(boot, device, tables, blobs, gemms)
         failed.pop_all()
-    return PlayedForward(tables, arena)
+    return PlayedForward(tables, arena, gemms)
+
+
+def _ready(
+    boot: Boot,
+    device: Device,
+    tables: Sequence[ForwardTable],
+    blobs: Mapping[str, bytes],
+    gemms: Gemms,
+) -> None:
+    """Weights, and graphs of the products that are brought meanwhile."""
+    with boot.ledger.phase("gemms"):
+        gemms.start([one.graphs for one in tables])
+        boot.events.note(str(gemms.report))
+    with boot.ledger.phase("weights"):
+        _fill(boot, device, tables[0], blobs)
+    with boot.ledger.phase("graphs"):
+        for one in tables:
+            if one.graphs:
+                one.step.handle.build(one.graphs, 1, 1)
+    if gemms.report.trouble:
+        boot.events.note(str(gemms.report))
 
 
 SMALLER = "free memory of the device, or declare smaller inputs: --shape"
@@ -87,8 +108,11 @@ def _fill(boot: Boot, device: Device, one: ForwardTable, blobs: Mapping[str, byt
     boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
 
 
-def _build(tables: Sequence[ForwardTable]) -> None:
-    """A graph of a forward that has one size; steps of others are launched kernel by kernel."""
-    for one in tables:
-        if not one.table.symbols:
-            one.step.handle.build([WHOLE], 1, 1)
+def _offered(
+    boot: Boot, device: Device, opened: Sequence[OpenTable], tables: Sequence[NodeTable]
+) -> Gemms:
+    """What the site's store has for the products of these tables."""
+    if not any(one.gemms for one in tables):
+        return NoGemms(GemmReport(0, 0))
+    handles = [one.handle for one in opened]
+    return offer_gemms(handles, device, boot.site, (), unsigned=boot.unsigned, tables=tables)

@@ -39,24 +39,27 @@ FIRST, BATCH = 1, 24
 
 
 def offer_stored(
-    handles: Sequence[PlayerHandle], device: Device, root: Path, sizes: Sequence[int]
+    handles: Sequence[PlayerHandle],
+    device: Device,
+    root: Path,
+    sizes: Sequence[int],
+    told: tuple[Sequence[Products], Products],
 ) -> TableGemms:
-    """As `gemms.offer_gemms`, where there is a store.
+    """As `gemms.offer_gemms`, where there is a store; `told` are products of each player, and all.
 
     Raises:
         StorageError, Unsafe: it cannot be read.
     """
     recordings = Recordings.read(root, Gpu.of_info(device.info()))
-    told = [handle.products() for handle in handles]
-    products = Products.told(*told)
-    counts = rows_of((*sizes, *products.ends), max(products.gemms.values(), default=1))
+    each_told, products = told
+    counts = rows_of(sizes, max(products.gemms.values(), default=1))
     wanted = products.rows(counts)
     sources = recordings.sources(frozenset(wanted))
     routes = _routes(recordings, products)
     each, used = [], set[Product]()
     with ExitStack() as failed:  # what was offered and will not come is waited for otherwise
-        for handle, text in zip(handles, told, strict=True):
-            offered = [one for one in Products.told(text).rows(counts) if one in sources]
+        for handle, own in zip(handles, each_told, strict=True):
+            offered = [one for one in own.rows(counts) if one in sources]
             failed.callback(handle.finish_gemms)
             needed = handle.offer_gemms(
                 [_offer(product, sources[product], routes.get(product, 0)) for product in offered]

@@ -32,3 +32,17 @@ def test_the_products_of_a_table_have_the_most_rows_of_their_family() -> None:
     encode(table)
     found = products_of_tables([table])
     assert found.gemms == {gemms[0].family: 23}
+    assert found.ends == {gemms[0].family: (8, 23)}
+    assert not found.fixed
+
+
+def test_products_whose_rows_are_fixed_are_recorded_at_these_rows_alone() -> None:
+    fixed = [Gemm(rows, 8, 4, "float32") for rows in (12544, 49)]
+    mixed = [Gemm(rows, 16, 4, "float32") for rows in (["*", 3, "T"], 50)]
+    table = NodeTable(symbols=(Symbol("T", 1, 64),), gemms=(*fixed, *mixed))
+    found = products_of_tables([table])
+    assert found.fixed == {fixed[0].family}
+    rows: dict[int, list[int]] = {}
+    for m, n, *_ in found.rows((1, 128, 256)):
+        rows.setdefault(n, []).append(m)
+    assert rows == {8: [49, 12544], 16: [1, 50, 128, 192]}
