@@ -149,7 +149,7 @@ cross: install
 
 GPU_VENV := build/gpu-venv
 GPU_BIN := $(GPU_VENV)/bin
-GPU_PARTS := weights arena kernels ops norm_linear experts scaled_mm graphs decode boot recorder
+GPU_PARTS := weights arena kernels ops norm_linear experts scaled_mm forwards graphs decode boot recorder
 ONLY ?=
 GPUS ?= 1
 GPU_ARGS ?=

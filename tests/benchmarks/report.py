@@ -33,7 +33,7 @@ sources it was measured on by their digest; the suite prints STALE when they hav
 """
 GPU_ORDER = (
     *("tests", "boot", "graphs", "decode", "weights", "arena", "recorder", "kernels"),
-    *("ops", "norm_linear", "experts"),
+    *("ops", "norm_linear", "experts", "scaled_mm", "forwards"),
 )
 
 

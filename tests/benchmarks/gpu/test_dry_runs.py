@@ -151,6 +151,20 @@ def test_every_benchmark_is_a_part_of_make_gpu_bench_and_says_what_it_takes(benc
 
 
 @pytest.mark.slow
+def test_forwards_are_timed_with_the_products_of_the_store(bench: Bench) -> None:
+    words = ("--kinds", "tiny", "--batches", 1, 2, "--varying", "tiny", "--firsts", "tiny")
+    found = bench.result("bench_forwards", "forwards", *words, "--repeat", 1, "--seconds", 0.1)
+    told = rows(found)
+    for cell, mine in found["vcc"].items():
+        assert mine["heavy"] == [], "an error would have no such entry"
+        assert mine["routes"] == {"store": 7}
+        assert told[f"{cell}: call"] == mine["call_us"] > 0
+        assert told[f"{cell}: vcc / default"] is None, "there is no torch for a device here"
+    assert set(found["vcc"]) == {"tiny 1", "tiny 2", "tiny 1 of N@1-2", "tiny 2 of N@1-2"}
+    assert told["tiny 1: heavy modules imported"] == 0
+
+
+@pytest.mark.slow
 def test_steps_with_fusions_are_timed_beside_steps_without(bench: Bench) -> None:
     words = ("--only", "decode", "--size", "tiny", "--decode", 1, "--times", 4)
     told = rows(bench.result("bench_ops", "ops", *words))
