@@ -43,7 +43,8 @@ def convolved(
     count, places = windows.shape[0], windows.shape[2 : 2 + dims]
     if groups == 1:
         order = [0, *range(2, 2 + dims), 1, *range(2 + dims, 2 + 2 * dims)]
-        rows = windows.permute(order).reshape(-1, weight[0].numel())
+        # Of one image alone the rows may be a view with gaps, which no product reads.
+        rows = windows.permute(order).reshape(-1, weight[0].numel()).contiguous()
         found = (rows @ weight.reshape(filters, -1).permute(1, 0)).reshape(count, *places, filters)
         found = found if bias is None else found + bias
         return found.permute(0, 1 + dims, *range(1, 1 + dims)).contiguous()

@@ -12,6 +12,7 @@ from vcc.engine.graphs.planner.convolutions import convolved
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "patches": ((2, 3, 16, 24), (5, 3, 8, 8), {"stride": [8, 8]}),
+    "points": ((1, 6, 3, 5), (4, 6, 1, 1), {}),
     "same": ((1, 4, 7, 9), (6, 4, 3, 3), {"padding": [1, 1]}),
     "strided": ((3, 2, 11, 8), (4, 2, 3, 2), {"stride": [2, 3], "padding": [2, 0]}),
     "apart": ((1, 2, 12, 12), (3, 2, 3, 3), {"dilation": [2, 3], "padding": [2, 1]}),
@@ -20,6 +21,18 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "one dimension": ((2, 6, 20), (9, 2, 5), {"groups": 3, "stride": [2], "dilation": [2]}),
     "three dimensions": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), {"padding": [1, 0, 1]}),
 }
+
+
+def test_the_rows_of_a_product_lie_without_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points of one image are a view of it, transposed: a gemm node cannot read that."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    image, weight = torch.randn(1, 6, 3, 5), torch.randn(4, 6, 1, 1)
+    order = (None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    graph = make_fx(lambda *two: convolved(*two, *order), tracing_mode="fake")(image, weight).graph
+    (product,) = graph.find_nodes(op="call_function", target=torch.ops.aten.mm.default)
+    left: Any = product.args[0]
+    assert left.meta["val"].is_contiguous()
 
 
 @pytest.mark.parametrize("bias", [True, False])
