@@ -29,6 +29,9 @@ Seqs = Annotated[
 ]
 
 
+_OPTIONS = {"T": "--tokens", "B": "--seqs"}
+
+
 def inspect_graph(
     name: options.Stored,
     tokens: Tokens = None,
@@ -78,11 +81,12 @@ def summaries(
     Where ranges of tokens have tables of their own, a step of so many tokens takes one of them.
 
     Raises:
-        UsageError: none does; with the range of the last.
+        UsageError: none does, with the range of the last; or a size that no table has was given.
     """
     from vcc.cache.errors import UsageError
     from vcc.engine.graphs.summary import sizes_of, summarise
 
+    _check_varies(tables, {"T": tokens, "B": seqs})
     found, refusal = dict[str, "Summary"](), None
     tables = tables if tokens is None else _taken(tables, tokens)
     for label, table in tables.items():
@@ -93,6 +97,24 @@ def summaries(
     if refusal is not None and not found:
         raise refusal
     return found
+
+
+def _check_varies(tables: Mapping[str, NodeTable], asked: Mapping[str, int | None]) -> None:
+    """Refuse a size where it is none of any table: a plain forward has no tokens, or fixed ones.
+
+    Raises:
+        UsageError: with the sizes that do vary.
+    """
+    from vcc.cache.errors import UsageError
+
+    vary = dict.fromkeys(one.name for table in tables.values() for one in table.symbols)
+    for name, size in asked.items():
+        if size is not None and name not in vary:
+            raise UsageError(
+                f"{_OPTIONS[name]} {size} is no size of this graph",
+                f"what varies in it: {', '.join(vary) or 'nothing, all of its sizes are fixed'}",
+                f"leave {_OPTIONS[name]} out",
+            )
 
 
 def _taken(tables: Mapping[str, NodeTable], tokens: int) -> Mapping[str, NodeTable]:

@@ -8,6 +8,8 @@ from support.gpu_artifacts import publish, table_and_blobs
 
 from vcc.cache.errors import Exit
 from vcc.cache.store import Store
+from vcc.engine.graphs.table.encode import encode
+from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind, Segment, SegmentKind
 
 
 @pytest.fixture
@@ -190,3 +192,22 @@ def test_of_tables_for_one_size_each_those_that_fit_are_shown():
     assert list(summaries(tables, 9, None)) == ["b"]
     with pytest.raises(UsageError, match="T = 600"):
         summaries(tables, 600, None)
+
+
+@pytest.mark.parametrize("words", [("--tokens", "64"), ("--seqs", "2")])
+def test_a_size_that_the_graph_does_not_have_is_refused_by_name(vcc, own_store, words):
+    table, blobs = table_and_blobs()
+    nodes = tuple(one for one in table.nodes if one.kind.name == "EMPTY")
+    plain = NodeTable(
+        symbols=(),
+        regions=(Region(RegionKind.WORKSPACE, 4096),),
+        nodes=nodes,
+        segments=(Segment(SegmentKind.PIECE, "forward", len(nodes)),),
+    )
+    assert nodes
+    publish(Store.open(None), blobs | {"table/step": encode(plain)})
+    done = vcc("inspect", "graph", "demo", *words)
+    assert done.code == Exit.USAGE
+    assert f"{' '.join(words)} is no size of this graph" in done.err
+    assert "nothing, all of its sizes are fixed" in done.err
+    assert vcc("inspect", "graph", "demo").code == 0
