@@ -76,6 +76,7 @@ def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
         from vcc.engine.answer import Asked, answer
 
     asked = Asked(read_prompts(said.prompts, said.file), said.overrides, said.chat, said.lora)
+    _tell_adapters(session, unnamed=any(one.lora is None for one in asked.prompts))
     if as_json:
         found = answer(session, asked)
         out_json(found.as_dict())
@@ -90,10 +91,21 @@ def _answer(session: Session, said: Said, *, as_json: bool) -> RunReport:
     return found
 
 
+def _tell_adapters(session: Session, *, unnamed: bool) -> None:
+    """Say that of several adapters none is for prompts that name none."""
+    names = [name for name, _ in session.adapters]
+    if unnamed and len(names) > 1:
+        session.events.note(
+            f"prompts that name no adapter are answered without one: --lora gave {len(names)} "
+            f"({', '.join(names):.120}); a prompt of --prompts FILE.json names its own"
+        )
+
+
 def _talk(session: Session, said: Said, *, as_json: bool) -> RunReport:
     """Ask for messages on the terminal until its end (Ctrl-D)."""
     from vcc.engine.conversation import Conversation
 
+    _tell_adapters(session, unnamed=True)
     conversation = Conversation(session, said.overrides, said.lora)
 
     def show(part: str) -> None:

@@ -78,6 +78,19 @@ def test_with_several_adapters_each_prompt_names_its_own(run, folder: Path, tmp_
     assert len({tuple(tokens) for tokens in (one, two, plain)}) == 3
 
 
+@pytest.mark.parametrize("names", [("one", "two"), ("one",)])
+def test_a_plain_prompt_beside_several_adapters_is_told_that_it_has_none(
+    run, folder: Path, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    given = [word for name in names for word in ("--lora", f"{name}={folder / name}")]
+    words = ("run", *given, *EAGER, "--max-new-tokens", 1, "--prompts")
+    told = "prompts that name no adapter are answered without one: --lora gave 2 (one, two)"
+    code, _, err = run(*words, prompts(tmp_path, None))
+    assert (code, told in err) == (0, len(names) > 1), err
+    code, _, err = run(*words, prompts(tmp_path, "one", ""))
+    assert (code, "name no adapter" in err) == (0, False), err
+
+
 def test_what_cannot_be_is_refused_before_anything_is_built(run, folder: Path, tmp_path: Path):
     file = prompts(tmp_path, "two")
     for words, what in (
