@@ -24,6 +24,14 @@ _CONVERT = (
     "t.AutoModelForCausalLM.from_pretrained('DIR').save_pretrained('NEW_DIR')\""
 )
 
+GGUF = ".gguf"
+GGUF_HINT = (
+    "give the safetensors checkpoint that it was made from, or convert it back: "
+    'python -c "import transformers as t; '
+    "t.AutoModelForCausalLM.from_pretrained('DIR', gguf_file='FILE.gguf')"
+    ".save_pretrained('NEW_DIR')\""
+)
+
 
 def tensors_in(place: Path) -> Mapping[str, TensorInfo]:
     """Every tensor of a checkpoint by name.
@@ -34,6 +42,8 @@ def tensors_in(place: Path) -> Mapping[str, TensorInfo]:
     Raises:
         ModelError: no weights are there, they are only in part here, or not in safetensors form.
     """
+    if place.suffix == GGUF and place.exists():
+        raise is_gguf(str(place))
     if place.is_file():
         return read_header(place)
     if (place / INDEX).is_file():
@@ -41,6 +51,16 @@ def tensors_in(place: Path) -> Mapping[str, TensorInfo]:
     if (place / SINGLE).is_file():
         return read_header(place / SINGLE)
     raise _no_weights(place)
+
+
+def has_gguf(place: Path) -> bool:
+    """Whether a directory holds weights in GGUF form."""
+    return place.is_dir() and any(place.glob(f"*{GGUF}"))
+
+
+def is_gguf(name: str) -> ModelError:
+    """The refusal of weights in GGUF form."""
+    return ModelError(f"{name} is GGUF", "GGUF is not supported", GGUF_HINT)
 
 
 def _sharded(place: Path) -> Mapping[str, TensorInfo]:
@@ -117,8 +137,8 @@ def _no_weights(place: Path) -> ModelError:
             f"{pickled[0]} is a pickle, and loading a pickle runs code that it contains",
             _CONVERT,
         )
-    if any(place.glob("*.gguf")):
-        return ModelError(f"the checkpoint in {place} is GGUF", "GGUF is not supported")
+    if has_gguf(place):
+        return is_gguf(f"the checkpoint in {place}")
     return ModelError(
         f"no weights in {place}",
         f"neither {SINGLE} nor {INDEX} is there",

@@ -10,7 +10,7 @@ from typing import Any
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.bindings import check, expected_tensors, laid_out, stored_kinds
-from vcc.engine.models.checkpoint import tensors_in
+from vcc.engine.models.checkpoint import GGUF_HINT, has_gguf, tensors_in
 from vcc.engine.models.checkpoint_forward import checkpoint_ref, forward_name
 from vcc.engine.models.json_file import read_json
 from vcc.engine.models.quant.scales import check_scales
@@ -104,17 +104,14 @@ def declared_dtype(config: Mapping[str, Any]) -> str | None:
 def _config(place: Path) -> Mapping[str, Any]:
     file = place / "config.json"
     if not file.is_file():
+        gguf = has_gguf(place)
+        also = "; its weights are GGUF, which is not supported" if gguf else ""
         raise ModelError(
             f"{place} is not a model directory",
-            "it has no config.json" + _other_format(place),
-            "give a directory in Hugging Face form, or finish its download",
+            "it has no config.json" + also,
+            GGUF_HINT if gguf else "give a directory in Hugging Face form, or finish its download",
         )
     return read_json(file)
-
-
-def _other_format(place: Path) -> str:
-    found = place.is_dir() and any(place.glob("*.gguf"))
-    return "; its weights are GGUF, which is not supported" if found else ""
 
 
 def _generation(place: Path, config: Mapping[str, Any]) -> Mapping[str, Any]:

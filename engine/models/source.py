@@ -22,7 +22,7 @@ from vcc.cache.key import Key
 from vcc.engine.config.modes import KvDtype
 from vcc.engine.models.architectures import DecoderSpec, spec_of
 from vcc.engine.models.bindings import laid_out
-from vcc.engine.models.checkpoint import tensors_in
+from vcc.engine.models.checkpoint import GGUF, is_gguf, tensors_in
 from vcc.engine.models.checkpoint_forward import (
     checkpoint_ref,
     declared_shapes,
@@ -281,7 +281,7 @@ def _on_hub(name: str, revision: str | None, place: HubPlace, *, wants_weights: 
 
 
 def _missing(name: str, place: Path) -> ModelError:
-    if place.suffix == ".gguf":
-        return ModelError(f"{name} is GGUF", "GGUF is not supported")
+    if place.suffix == GGUF:
+        return is_gguf(name)
     why = "it is a file, not a directory" if place.is_file() else "there is no such directory"
     return ModelError(f"no model at {name}", why, _FORMS)

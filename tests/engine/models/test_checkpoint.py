@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from vcc.cache.errors import ModelError
 from vcc.engine.models.checkpoint import INDEX, SINGLE, tensors_in
 from vcc.engine.models.hf_directory import read_directory
+from vcc.engine.models.source import open_source
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
@@ -99,11 +100,17 @@ def test_a_pickled_checkpoint_is_refused_and_never_opened(name: str, tmp_path: P
 
 def test_gguf_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ModelError, match="GGUF"):
-        tensors_in(tmp_path)
+    for place in (tmp_path, tmp_path / "m.gguf"):
+        with pytest.raises(ModelError, match="GGUF is not supported") as told:
+            tensors_in(place)
+        assert "gguf_file='FILE.gguf'" in told.value.hint
     with pytest.raises(ModelError) as caught:
         read_directory(tmp_path, None)
     assert "its weights are GGUF, which is not supported" in caught.value.why
+    assert caught.value.hint == told.value.hint
+    with pytest.raises(ModelError, match="is GGUF") as named:
+        open_source(str(tmp_path / "m.gguf"))
+    assert named.value.hint == told.value.hint
 
 
 def test_no_weights_at_all_says_what_was_looked_for(tmp_path: Path) -> None:
