@@ -62,7 +62,7 @@ class Forecast:
         reasons: what resolution decided.
         ops: the back end of each custom op.
         compiles: what would be compiled.
-        notes: what only a build finds out, and why none can be made here.
+        notes: what only a build finds out, why none can be made here, what has no effect.
     """
 
     parts: tuple[Part, ...]
@@ -118,7 +118,7 @@ def forecast(settled: Settled, store: Store) -> Forecast:
         settled.reasons,
         ops=op_routes(settled),
         compiles=compile_count(settled, local) if work is Work.ALL else CompileCount(),
-        notes=notes,
+        notes=(*settled.meaningless, *notes),
     )
 
 

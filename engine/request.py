@@ -78,6 +78,9 @@ class BuildRequest:
 SAME_MEANING = ("sorted", "canonical form", "in the order given")
 """Beginnings of reasons that put a value into another form and change nothing."""
 
+SEQUENCES = ("max_model_len", "block_size")
+"""Limits that a model without sequences does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -100,14 +103,24 @@ class Settled:
 
     @property
     def overruled(self) -> tuple[str, ...]:
-        """A line for each field that was asked for and is something else in the build."""
-        return tuple(
+        """A line for each field that was asked for and that the build does not have as it was."""
+        changed = (
             str(one)
             for one in self.reasons
             if one.field != "inductor_config"  # the user's options stay, the level's join them
             and self._said(one.field)
             and not one.why.startswith(SAME_MEANING)
         )
+        return (*changed, *self.meaningless)
+
+    @property
+    def meaningless(self) -> tuple[str, ...]:
+        """A line for each limit of sequences that was asked for of a model that has none."""
+        if self.request.source.kind == "decoder":
+            return ()
+        asked = ((name, getattr(self.request.model, name)) for name in SEQUENCES)
+        why = "a plain forward has no sequences, the sizes of its inputs are those of --shape"
+        return tuple(f"{n} = {value} has no effect: {why}" for n, value in asked if value)
 
     def _said(self, field: str) -> bool:
         """Whether the request gives the field, named as in reasons (`pass_config.NAME`)."""

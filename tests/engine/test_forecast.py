@@ -141,6 +141,8 @@ def test_what_a_build_would_find_out_is_told(
         "a build finds out whether own_ops:make gives a module: it runs code of yours",
         "a build finds out whether splitting op my::op exists: it runs code of yours",
     )
+    limited = forecast(asked(source=source, max_model_len=64), store).notes
+    assert limited[0].startswith("max_model_len = 64 has no effect")
     with pytest.raises(ModelError, match="inputs are not declared"):
         forecast(asked(source=open_source("own_ops:make")), store)
     assert forecast(asked(config={"splitting_ops": ["aten::mm"]}), store).notes == ()

@@ -179,6 +179,21 @@ def test_what_was_asked_for_and_is_something_else_is_told(request_of, config, to
     assert told is None or told in lines[0]
 
 
+@pytest.mark.parametrize("limit", [{"max_model_len": 128}, {"block_size": 8}])
+def test_a_limit_of_sequences_for_a_model_without_any_is_told(
+    request_of, limit, tmp_path, monkeypatch
+):
+    (tmp_path / "own_module.py").write_text("def make(): ...\n")
+    monkeypatch.chdir(tmp_path)
+    forward = open_source("own_module:make", shapes=("x=1-8x16",))
+    asked = request_of(**limit)
+    ((field, value),) = limit.items()
+    (line,) = settle(replace(asked, source=forward)).overruled
+    assert line.startswith(f"{field} = {value} has no effect: a plain forward")
+    assert settle(asked).overruled == ()
+    assert settle(replace(request_of(), source=forward)).overruled == ()
+
+
 def test_settling_a_request_imports_nothing_of_builds():
     """Every run does it, those that play on a GPU in half a second too."""
     code = (
