@@ -146,14 +146,22 @@ def test_an_error_of_the_models_own_is_not_laid_to_cuda(monkeypatch: pytest.Monk
         run(monkeypatch, body)
 
 
-def test_a_child_that_is_killed_is_told_with_what_it_said_last(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda: os._exit(0), "status 0"),  # a pass of the user's may
+        (lambda: os._exit(70), "status 70"),
+    ],
+)
+def test_a_child_that_ends_without_a_result_is_told_with_what_it_said_last(
+    monkeypatch: pytest.MonkeyPatch, end: Callable[[], None], told: str
 ) -> None:
-    def body(folder: Path, told: Any) -> None:
+    def body(folder: Path, _: Any) -> None:
         os.write(2, b"out of memory\n")
-        os.kill(os.getpid(), signal.SIGKILL)
+        end()
 
-    with pytest.raises(CompileError, match=r"SIGKILL(?s:.)*out of memory"):
+    with pytest.raises(CompileError, match=rf"{told}(?s:.)*out of memory"):
         run(monkeypatch, body)
 
 
