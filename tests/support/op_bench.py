@@ -110,23 +110,40 @@ def copy_microseconds(total: int, count: int) -> float:
     return min(microseconds(calls) for calls in ways)
 
 
-def microseconds(calls: list[Callable[[], Any]], rounds: int = 5) -> float:
-    """Of one call, replayed from a CUDA graph of all of them; the median of the rounds."""
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    graph, kept = torch.cuda.CUDAGraph(), []
-    with torch.cuda.graph(graph):
+ROUNDS, REPLAYS = 5, 4
+"""Of a graph, whose time is the median of the rounds."""
+
+
+class Calls:
+    """A CUDA graph of calls, each of which writes to a place of its own."""
+
+    def __init__(self, calls: list[Callable[[], Any]]) -> None:
         for call in calls:
-            kept.append(call())  # else all calls would write into one place, in the cache
-    graph.replay()
-    spans = []
-    for _ in range(rounds):
+            call()
+        torch.cuda.synchronize()
+        self.graph, self.count = torch.cuda.CUDAGraph(), len(calls)
+        with torch.cuda.graph(self.graph):
+            # Else all calls would write into one place, in the cache.
+            self.kept = [call() for call in calls]
+        self.graph.replay()
+
+    def span(self) -> float:
+        """Microseconds of one call in a round."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        for _ in range(4):
-            graph.replay()
+        for _ in range(REPLAYS):
+            self.graph.replay()
         end.record()
         end.synchronize()
-        spans.append(1e3 * begin.elapsed_time(end) / 4 / len(calls))
+        return float(1e3 * begin.elapsed_time(end) / REPLAYS / self.count)
+
+
+def microseconds(calls: list[Callable[[], Any]], rounds: int = ROUNDS) -> float:
+    """Of one call, replayed from a CUDA graph of all of them; the median of the rounds."""
+    made = Calls(calls)
+    return median([made.span() for _ in range(rounds)])
+
+
+def median(spans: list[float]) -> float:
+    """Of an odd number of them the one in the middle."""
     return sorted(spans)[len(spans) // 2]

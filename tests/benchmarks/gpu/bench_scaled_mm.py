@@ -134,7 +134,7 @@ def _drawn(rows: int, columns: int) -> Any:
 def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, Any]:
     sys.path.insert(0, str(ROOT / "tests"))
     import torch
-    from support.op_bench import microseconds
+    from support.op_bench import ROUNDS, Calls, median, microseconds
 
     from vcc.engine.ops.triton.wrapped_scaled import scaled_linear
 
@@ -165,10 +165,11 @@ def _pair(form: str, x: Any, weights: list[Any], stored: Stored) -> dict[str, An
     difference = float((got - want).abs().max() / want.abs().max())
     if not difference <= AGREE:
         raise SystemExit(f"{form} {tuple(x.shape)}: the results differ by {difference:.3g}")
-    told["torch_us"] = microseconds([partial(theirs, one) for one in weights])
+    calls = Calls([partial(theirs, one) for one in weights])
+    told["torch_us"] = median([calls.span() for _ in range(ROUNDS)])
     shape = _shape(tokens, columns, depth, form) if form in STORED_FORMS else None
     if shape is not None and tokens == recorded_rows(tokens, shape.scales):
-        told |= _of_store(stored, shape, x, weights, (x_scale, w_scale), want)
+        told |= _of_store(stored, shape, (x, weights, (x_scale, w_scale)), want, calls)
     return {**told, "difference": difference}
 
 
@@ -190,19 +191,23 @@ def _scales(form: str, tokens: int, columns: int, depth: int) -> tuple[Any, Any]
 
 
 def _of_store(
-    stored: Stored, shape: GemmShape, x: Any, weights: list[Any], scales: tuple[Any, Any], want: Any
+    stored: Stored, shape: GemmShape, given: tuple[Any, list[Any], Any], want: Any, calls: Any
 ) -> dict[str, Any]:
-    """The store's product over the same tensors, held against torch's result."""
+    """The store's product over the same tensors, held against torch's result.
+
+    Torch's is timed again, in turns with it.
+    """
     import torch
 
     why = stored.lacking(shape)
     if why:
         return {"store_us": None, "store_why": why}
-    micros, made = replay(stored.entries[shape], x, weights, scales, torch.bfloat16)
+    theirs, micros, made = replay(stored.entries[shape], *given, torch.bfloat16, calls.span)
     difference = float((made.float() - want).abs().max() / want.abs().max())
     if not difference <= AGREE:
         raise SystemExit(f"{shape}: the store's result differs from torch's by {difference:.3g}")
-    return {"store_us": micros, "store_why": "", "store_difference": difference}
+    told = {"store_us": micros, "store_why": "", "store_difference": difference}
+    return {"torch_us": theirs, **told}
 
 
 if __name__ == "__main__":

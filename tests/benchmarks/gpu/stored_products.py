@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vcc.engine.tune.shapes import GemmShape
 from vcc.engine.tune.store import GemmEntry, GemmStore
-
-ROUNDS, REPLAYS = 5, 4
-"""As of `support.op_bench.microseconds`."""
 
 
 class Stored:
@@ -51,8 +48,13 @@ class Stored:
 
 
 def replay(
-    entry: GemmEntry, a: Any, weights: Sequence[Any], scales: Sequence[Any], out: Any
-) -> tuple[float, Any]:
+    entry: GemmEntry,
+    a: Any,
+    weights: Sequence[Any],
+    scales: Sequence[Any],
+    out: Any,
+    beside: Callable[[], float],
+) -> tuple[float, float, Any]:
     """Microseconds of one product, from a graph of one for each weight, and the first's result.
 
     Each writes to a place of its own, as torch's do, whose results are kept.
@@ -61,8 +63,13 @@ def replay(
         entry: of the store.
         a, weights, scales: tensors of the device; scales of a, and of w.
         out: dtype of the results.
+        beside: a round of what they are compared with; rounds take turns, as clocks change.
+
+    Returns:
+        Medians of what they are compared with and of these, and a result.
     """
     import torch
+    from support.op_bench import REPLAYS, ROUNDS, median
 
     from vcc.engine.graphs.recorder.calls import open_driver
     from vcc.engine.graphs.recorder.replay import Functions, Replay
@@ -80,7 +87,8 @@ def replay(
             at = [0 if one is None else one.data_ptr() for one in parts]
             graph.add(table, [at[region.index] for region in table.regions], {})
         graph.instantiate().launch()
-        spans = sorted(graph.launch(REPLAYS) for _ in range(ROUNDS))
+        rounds = [(beside(), graph.launch(REPLAYS) / len(weights)) for _ in range(ROUNDS)]
     finally:
         graph.close()
-    return spans[len(spans) // 2] / len(weights), made[0]
+    others, spans = (median(list(one)) for one in zip(*rounds, strict=True))
+    return others, spans, made[0]
