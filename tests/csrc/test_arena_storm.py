@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,20 +24,15 @@ def run(command: Sequence[str], **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def storm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, built with sanitizers; about 20 s of a core."""
+    """The program, built with sanitizers as one file: a fifth of the time of one after another."""
     folder = tmp_path_factory.mktemp("storm")
     sources = [Path(__file__).with_name("arena_storm.cpp")]
     for part in ("abi", "driver", "memory"):
         sources += sorted((CSRC / part).glob("*.cpp"))
-
-    def compiled(source: Path) -> str:
-        made = folder / f"{source.parent.name}_{source.stem}.o"
-        run(["g++", *FLAGS, f"-I{CSRC}", "-c", str(source), "-o", str(made)])
-        return str(made)
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        objects = list(pool.map(compiled, sources))
-    run(["g++", *FLAGS, *objects, "-o", str(folder / "storm"), "-ldl", "-lpthread"])
+    whole = folder / "whole.cpp"
+    whole.write_text("".join(f'#include "{source}"\n' for source in sources))
+    made = str(folder / "storm")
+    run(["g++", *FLAGS, f"-I{CSRC}", str(whole), "-o", made, "-ldl", "-lpthread"])
     return folder / "storm"
 
 
