@@ -21,8 +21,11 @@ from vcc.engine.ops.triton.scaled import SPREAD_LANES, spread_scales
 FP8 = torch.float8_e4m3fn
 Case = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None, list[int], torch.dtype]
 
-SHAPES = ((1, 64, 128), (5, 70, 96), (64, 33, 256), (70, 200, 128), (131, 257, 130))
-"""Rows, columns and depth: both ways of the kernel, whole tiles and parts of them."""
+SHAPES = (
+    *((1, 64, 128), (5, 70, 96), (16, 140, 130), (17, 70, 128), (64, 33, 256)),
+    *((70, 200, 128), (131, 257, 130)),
+)
+"""Rows, columns and depth: all ways of the kernel, whole tiles and parts of them."""
 
 
 def cases(dtype: torch.dtype, device: str) -> Iterator[Case]:

@@ -25,8 +25,8 @@ FORMS: Mapping[tuple[int, int], str] = {(0, 1): "tensor", (1, 0): "rows", (0, 0)
 """Scales by MOVING and PARTS of the kernel; with MOVING 2 they are of blocks."""
 
 CONSTANTS = (
-    *("COLUMNS", "DEPTH", "MOVING", "PARTS", "HAS_BIAS", "BLOCK", "FEW", "FEW_COLUMNS"),
-    *("TILE_ROWS", "TILE_COLUMNS"),
+    *("COLUMNS", "DEPTH", "MOVING", "PARTS", "HAS_BIAS", "BLOCK", "LEAST", "LEAST_COLUMNS"),
+    *("FEW", "FEW_COLUMNS", "TILE_ROWS", "TILE_COLUMNS"),
 )
 
 BLOCKS = "blocks"
@@ -67,7 +67,7 @@ def as_product(launch: Launch) -> Product | None:
 def variants_of(
     kernel: CompiledKernel, index: int, product: tuple[Any, ...], spread: int = NONE
 ) -> tuple[Variant, ...]:
-    """The kernel's two ways as variants of a table: for few rows, and for any number.
+    """The kernel's ways as variants of a table: for the least rows, for few, and for any number.
 
     Args:
         kernel: of `as_product`.
@@ -77,8 +77,10 @@ def variants_of(
     """
     n, k, dtype, has_c, out, scales = product
     known = {name: _number(kernel.source.constants[name]) for name in CONSTANTS}
-    few, many = known["FEW"], known["TILE_ROWS"]
-    ways = ((few, few, known["FEW_COLUMNS"]), (0, many, known["TILE_COLUMNS"]))
+    ways = (
+        *((known[way], known[way], known[f"{way}_COLUMNS"]) for way in ("LEAST", "FEW")),
+        (0, known["TILE_ROWS"], known["TILE_COLUMNS"]),
+    )
     return tuple(
         Variant(
             *(n, k, dtype, index, rows, columns),

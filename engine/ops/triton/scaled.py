@@ -146,26 +146,37 @@ def scaled_linear(
     x, weight, x_scale, w_scale, bias, out, rows,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, MOVING: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PARTS: tl.constexpr, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr,
-    FEW: tl.constexpr, FEW_COLUMNS: tl.constexpr, FEW_STAGES: tl.constexpr,
-    TILE_ROWS: tl.constexpr, TILE_COLUMNS: tl.constexpr, STAGES: tl.constexpr, BAND: tl.constexpr,
+    LEAST: tl.constexpr, LEAST_COLUMNS: tl.constexpr, LEAST_STAGES: tl.constexpr,
+    LEAST_LEFT: tl.constexpr, FEW: tl.constexpr, FEW_COLUMNS: tl.constexpr,
+    FEW_STAGES: tl.constexpr, FEW_LEFT: tl.constexpr, TILE_ROWS: tl.constexpr,
+    TILE_COLUMNS: tl.constexpr, STAGES: tl.constexpr, LEFT: tl.constexpr, BAND: tl.constexpr,
 ):  # fmt: skip
     """out [rows, COLUMNS] = (x [rows, DEPTH] * x_scale) @ (weight [COLUMNS, DEPTH] * w_scale).T.
 
-    Up to FEW rows a program has FEW_COLUMNS columns of all rows; above, tiles of TILE_ROWS rows and
-    TILE_COLUMNS columns, BAND tiles of rows together, so that they share weights in the L2 cache.
-    Few rows are memory traffic and have FEW_STAGES loads in flight; many have STAGES.
-    Grid: the programs of either way, whichever are more; those that are left over end at once.
-    MOVING 0: one scale of x; 1: one a row; 2: one a block, of both, x_scale [blocks, rows]; then
-    tiles have rows on the left, where a thread needs fewer of their scales. PARTS ranges of columns
-    begin at 0, FIRST and SECOND; 0 means a scale for each column.
+    Up to LEAST rows a program has LEAST_COLUMNS columns of all rows, and up to FEW of them
+    FEW_COLUMNS; above, tiles of TILE_ROWS rows and TILE_COLUMNS columns, BAND tiles of rows
+    together, so that they share weights in the L2 cache. Few rows are memory traffic and have
+    LEAST_STAGES or FEW_STAGES loads in flight; many have STAGES. Tiles have rows on the left where
+    LEAST_LEFT, FEW_LEFT and LEFT are 1, columns where they are 0.
+    Grid: the programs of the way that has most; those that are left over end at once.
+    MOVING 0: one scale of x; 1: one a row; 2: one a block, of both, x_scale [blocks, rows]; with
+    rows on the left a thread needs fewer of these. PARTS ranges of columns begin at 0, FIRST and
+    SECOND; 0 means a scale for each column.
     """
     program = tl.program_id(0)
-    if rows <= FEW:
+    if rows <= LEAST:
+        if program * LEAST_COLUMNS < COLUMNS:
+            _tile(
+                x, weight, x_scale, w_scale, bias, out, rows, program, 0,
+                COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
+                LEAST, LEAST_COLUMNS, LEAST_STAGES, True, LEAST_LEFT == 1,
+            )  # fmt: skip
+    elif rows <= FEW:
         if program * FEW_COLUMNS < COLUMNS:
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, program, 0,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                FEW, FEW_COLUMNS, FEW_STAGES, True, MOVING == 2,
+                FEW, FEW_COLUMNS, FEW_STAGES, True, FEW_LEFT == 1,
             )  # fmt: skip
     else:
         across: tl.constexpr = (COLUMNS + TILE_COLUMNS - 1) // TILE_COLUMNS
@@ -178,7 +189,7 @@ def scaled_linear(
             _tile(
                 x, weight, x_scale, w_scale, bias, out, rows, column_tile, row_tile,
                 COLUMNS, DEPTH, MOVING, FIRST, SECOND, PARTS, HAS_BIAS, BLOCK,
-                TILE_ROWS, TILE_COLUMNS, STAGES, False, MOVING == 2,
+                TILE_ROWS, TILE_COLUMNS, STAGES, False, LEFT == 1,
             )  # fmt: skip
 
 

@@ -11,32 +11,32 @@ from torch import Tensor
 
 from vcc.engine.ops.native_scaled import BLOCK
 from vcc.engine.ops.triton.scaled import scaled_linear as kernel
-from vcc.engine.ops.triton.wrapped import large_shared, rows_of
+from vcc.engine.ops.triton.wrapped import rows_of
 
 Through = Callable[[Any], Any]
 """What makes a kernel launchable: `wrap_triton`, or the identity for the interpreter."""
 
 BY_ROW = {
-    "FEW": 64, "FEW_COLUMNS": 64, "FEW_STAGES": 6,
-    "TILE_ROWS": 128, "TILE_COLUMNS": 128, "STAGES": 3, "BAND": 8, "num_warps": 8,
+    "LEAST": 16, "LEAST_COLUMNS": 64, "LEAST_STAGES": 8, "LEAST_LEFT": 0,
+    "FEW": 64, "FEW_COLUMNS": 32, "FEW_STAGES": 8, "FEW_LEFT": 1,
+    "TILE_ROWS": 64, "TILE_COLUMNS": 128, "STAGES": 4, "LEFT": 1, "BAND": 8, "num_warps": 4,
 }  # fmt: skip
-BY_BLOCK = {**BY_ROW, "TILE_ROWS": 64, "STAGES": 4, "num_warps": 4}
+BY_BLOCK = {**BY_ROW, "FEW_STAGES": 6}
 """Tiles where scales are of whole rows and columns, and where each block has its own.
 
 With scales of blocks the sums of a block lie beside those of all, and must fit into registers. The
-best of nine and of fourteen candidates on an H200, at the shapes of a Llama-3-8B.
+best of the candidates that were timed on an H200, at the shapes of a Llama-3-8B.
 """
 
 MANY_COLUMNS = 16384
 """Columns from which on a program of few rows has twice as many: there are programs enough."""
 
+WIDE = {"FEW_COLUMNS": 64, "FEW_STAGES": 6}
 
-def tiling_of(columns: int, moving: int, *, large: bool) -> dict[str, int]:
-    """The tiles of a product; `large`: whether a block may have LARGE_SHARED."""
-    if moving == 2:
-        return BY_BLOCK
-    wide = {"FEW_COLUMNS": 128, "FEW_STAGES": 4} if columns >= MANY_COLUMNS else {}
-    return {**BY_ROW, **wide, **({"STAGES": 4} if large else {})}
+
+def tiling_of(columns: int, moving: int) -> dict[str, int]:
+    """The tiles of a product."""
+    return {**(BY_BLOCK if moving == 2 else BY_ROW), **(WIDE if columns >= MANY_COLUMNS else {})}
 
 
 MOST_RANGES = 3
@@ -74,10 +74,10 @@ def scaled_linear(
     moving = 2 if w_scale.dim() == 2 else 0 if x_scale.dim() < 2 else 1
     parts = len(ranges) if w_scale.shape[0] == len(ranges) and w_scale.dim() == 1 else 0
     starts = [0, *accumulate(ranges), *([columns] * MOST_RANGES)] if parts else [0, 0, 0]
-    tiling = tiling_of(columns, moving, large=large_shared(x))
-    few, many = -(-columns // tiling["FEW_COLUMNS"]), -(-columns // tiling["TILE_COLUMNS"])
+    tiling = tiling_of(columns, moving)
+    least, few, many = (-(-columns // tiling[f"{way}_COLUMNS"]) for way in ("LEAST", "FEW", "TILE"))
     tiles: Any = (rows + tiling["TILE_ROWS"] - 1) // tiling["TILE_ROWS"]
-    programs: Any = torch.sym_max(few, many * tiles)
+    programs: Any = torch.sym_max(max(least, few), many * tiles)
     through(kernel)[(programs,)](
         x,
         weight,

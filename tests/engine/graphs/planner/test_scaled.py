@@ -44,7 +44,7 @@ def test_a_seam_is_fused_quantisations_and_four_products(layout: str, scales: li
     assert set(warps) == {tiles["num_warps"]}
     assert told == [[None, "float8_e4m3fn", "bfloat16", one] for one in sorted_as(told, scales)]
     assert ways == [
-        [tiles["FEW"], tiles["FEW"], tiles["FEW_COLUMNS"]],
+        *([tiles[way], tiles[way], tiles[f"{way}_COLUMNS"]] for way in ("LEAST", "FEW")),
         [0, tiles["TILE_ROWS"], tiles["TILE_COLUMNS"]],
     ]
     assert names.count("norm_quant") == 2

@@ -27,12 +27,18 @@ CONSTANTS: Mapping[str, Any] = {
     "PARTS": 0,
     "HAS_BIAS": False,
     "BLOCK": 128,
+    "LEAST": 16,
+    "LEAST_COLUMNS": 64,
+    "LEAST_STAGES": 8,
+    "LEAST_LEFT": 0,
     "FEW": 64,
     "FEW_COLUMNS": 64,
     "FEW_STAGES": 6,
+    "FEW_LEFT": 0,
     "TILE_ROWS": 128,
     "TILE_COLUMNS": 128,
     "STAGES": 4,
+    "LEFT": 1,
     "BAND": 8,
 }
 KINDS = {
@@ -119,7 +125,7 @@ def test_equal_products_of_other_kernels_stay_launches() -> None:
     variants = variants_for(emitter, emitter.products, ())
     kernels = list(emitter.kernels)
     assert [(one.max_rows, kernels[one.kernel].cubin) for one in variants] == [
-        *((64, "a" * 64), (0, "a" * 64)),
+        *((16, "a" * 64), (64, "a" * 64), (0, "a" * 64)),
     ]
     assert [param.offset for param in nodes[0].params] == [0, 8, 24, 32, 40]
 
@@ -136,11 +142,11 @@ def test_one_scale_that_stands_for_every_row_is_one_a_row(
     emitter = Emitter(places, {}, {"T": most})
     emitter.node(replace(flat(kernel(MOVING=0)), scales="mixed", repeated=often))
     assert [one.scales for one in emitter.products] == [scales]
-    assert [one.scales for one in emitter.scaled()] == [scales] * 2
+    assert [one.scales for one in emitter.scaled()] == [scales] * 3
 
 
 def test_products_by_block_have_a_kernel_that_spreads_scales() -> None:
-    """It stands in both ways of the product, and those of other scales have none."""
+    """It stands in all ways of the product, and those of other scales have none."""
     memory = Memory("m", RegionKind.WORKSPACE, 1 << 16)
     places = Places({RegionKind.WORKSPACE: 0}, {"m": memory}, {"m": 0})
     spread = CompiledKernel(
@@ -150,10 +156,10 @@ def test_products_by_block_have_a_kernel_that_spreads_scales() -> None:
     emitter.node(flat(kernel()))
     emitter.node(replace(flat(kernel("b", MOVING=2)), scales="blocks"))
     variants, kernels = emitter.scaled(), list(emitter.kernels)
-    assert [one.scales for one in variants] == ["rows", "rows", "blocks", "blocks"]
-    assert [one.reduce_kernel for one in variants[:2]] == [NONE, NONE]
-    spreading = [kernels[one.reduce_kernel] for one in variants[2:]]
-    assert [one.function for one in spreading] == ["spread_scales"] * 2
+    assert [one.scales for one in variants] == ["rows"] * 3 + ["blocks"] * 3
+    assert [one.reduce_kernel for one in variants[:3]] == [NONE] * 3
+    spreading = [kernels[one.reduce_kernel] for one in variants[3:]]
+    assert [one.function for one in spreading] == ["spread_scales"] * 3
     assert spreading[0].param_bytes == REDUCE_PARAM_BYTES
 
 
