@@ -100,9 +100,11 @@ slow: install $(VENV)/.test-models
 
 wheel: build/dist/.built
 
+# In the folder of the editable install, whose native libraries are the same: nothing is compiled twice.
 build/dist/.built: $(VENV)/.vcc-installed $(shell find cli engine cache -type f -not -path '*/__pycache__/*')
 	rm -rf build/dist
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip wheel $(PIP_OPTIONS) \
+	  --config-settings build-dir=build/editable \
 	  --no-build-isolation --no-deps --wheel-dir build/dist .
 	touch $@
 
