@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <exception>
+#include <iterator>
 
 #include "abi/error.h"
 #include "recorder/graph.h"
@@ -44,7 +45,9 @@ constexpr uint64_t kSomewhere = 1 << 20;     // an address for the choice, which
 constexpr int kMaxWorkspace = 1;             // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 constexpr int kAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_{A,B,C,D}_BYTES
 constexpr uint32_t kAlignment = table::kStoredAlignment;  // what players promise of operands
-constexpr uint64_t kWorkspaceLimit = 32u << 20;           // torch's own on Hopper
+// What NVIDIA advises for Hopper, and torch's own. Which algorithm is chosen depends on it, and the
+// one of less memory is the faster one of some products.
+constexpr uint64_t kWorkspaceLimits[] = {32u << 20, 1u << 20};
 
 }  // namespace
 
@@ -103,12 +106,15 @@ Lt::Lt(const std::vector<std::string>& candidates) : calls_(new LtCalls) {
 #undef VCC_LT
   version_ = calls_->version();
   expect(calls_->create(&handle_), "cublasLtCreate");
-  expect(calls_->prefer(&preference_), "cublasLtMatmulPreferenceCreate");
-  expect(calls_->set_preference(preference_, kMaxWorkspace, &kWorkspaceLimit, 8),
-         "cublasLtMatmulPreferenceSetAttribute");
-  for (const int which : kAlignments) {
-    expect(calls_->set_preference(preference_, which, &kAlignment, 4),
+  for (size_t small = 0; small < std::size(kWorkspaceLimits); ++small) {
+    void*& made = preferences_[small];
+    expect(calls_->prefer(&made), "cublasLtMatmulPreferenceCreate");
+    expect(calls_->set_preference(made, kMaxWorkspace, &kWorkspaceLimits[small], 8),
            "cublasLtMatmulPreferenceSetAttribute");
+    for (const int which : kAlignments) {
+      expect(calls_->set_preference(made, which, &kAlignment, 4),
+             "cublasLtMatmulPreferenceSetAttribute");
+    }
   }
 }
 
@@ -138,7 +144,7 @@ Lt::Plan& Lt::plan(const Product& product) {
   if (scaled) describe_scaled(*made);
   int found = 0;
   const int code = calls_->choose(handle_, made->description, made->w, made->a, made->d, made->d,
-                                  preference_, 1, &made->best, &found);
+                                  preferences_[product.small != 0], 1, &made->best, &found);
   if (code != 0 || found == 0) {
     throw Error(Code::kGraph, "cuBLASLt has no algorithm for " + shape_of(product),
                 "it answered " + (code == 0 ? "that it found none" : status_name(code)));

@@ -20,6 +20,7 @@ struct Product {
   uint32_t has_c;
   uint32_t out;     // dtype of a scaled one's c and d
   uint32_t scales;  // table::Scales
+  uint32_t small;   // 1: with the workspace that torch has, not all that Hopper is advised
 
   bool operator==(const Product&) const = default;
 };
@@ -59,7 +60,7 @@ class Lt {
   std::string path_;
   uint64_t version_ = 0;
   void* handle_ = nullptr;
-  void* preference_ = nullptr;
+  void* preferences_[2] = {};  // by Product::small
   std::unique_ptr<LtCalls> calls_;
   std::vector<std::unique_ptr<Plan>> plans_;
 };

@@ -36,7 +36,7 @@ Product product_of(const void* numbers) {
   std::memcpy(&product, numbers, sizeof product);
   return product;
 }
-static_assert(sizeof(Product) == 28 && sizeof(Operands) == 56);
+static_assert(sizeof(Product) == 32 && sizeof(Operands) == 56);
 
 Replay& replay_of(uint64_t handle) { return *reinterpret_cast<Replay*>(handle); }
 

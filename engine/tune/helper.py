@@ -40,6 +40,7 @@ def run_job(job: Job) -> Answer:
 
 
 def _record(job: Job, gpu: Gpu, version: int) -> Answer:
+    from vcc.engine.tune.faster import faster
     from vcc.engine.tune.record import record
     from vcc.engine.tune.self_test import self_test
 
@@ -51,10 +52,11 @@ def _record(job: Job, gpu: Gpu, version: int) -> Answer:
         return Answer(gpu, version, 0, kept, (), None, 0.0, 0)
     start = time.perf_counter()
     recorded = record(missing)
+    chosen = faster(recorded.entries, recorded.others)
     seconds = time.perf_counter() - start
-    tested, inexact = self_test(recorded.entries)
+    tested, inexact = self_test(chosen)
     left_out = {one.shape for one in inexact}
-    entries = tuple(one for one in recorded.entries if one.shape not in left_out)
+    entries = tuple(one for one in chosen if one.shape not in left_out)
     store.publish_products(gpu, version, entries, tested)
     stored = entries if tested.passed else ()
     cubins = {digest: len(data) for entry in stored for digest, data in entry.cubins.items()}

@@ -1,6 +1,7 @@
 """Record matrix products: from cuBLASLt's own nodes to entries of the GEMM store.
 
-Addresses are invented: nothing is allocated, nothing is launched, no weights are needed. Each
+Addresses are invented: nothing is allocated, nothing is launched, no weights are needed. (Of two
+choices of the library `faster` keeps the faster one, which does launch them.) Each
 product is recorded with its operands at two places and at the first again, on another stack and
 with other bytes in dead memory each time.
 """
@@ -8,10 +9,16 @@ with other bytes in dead memory each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vcc.cache.errors import GraphError
-from vcc.engine.graphs.recorder.calls import Cubins, record_product, workspace_bytes
+from vcc.engine.graphs.recorder.calls import (
+    SMALL_WORKSPACE,
+    Cubins,
+    record_product,
+    workspace_bytes,
+)
 from vcc.engine.graphs.recorder.draft import Draft
 from vcc.engine.graphs.recorder.merge import merge
 from vcc.engine.graphs.recorder.places import Move
@@ -41,12 +48,16 @@ SEGMENT = "gemm"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What came of recording several products; `noise` and `pointers` count words of all."""
+    """What came of recording several products; `noise` and `pointers` count words of all.
+
+    `others` are the library's choices with a small workspace, where its own takes more.
+    """
 
     entries: tuple[GemmEntry, ...]
     refused: tuple[Refused, ...]
     pointers: int = 0
     noise: int = 0
+    others: tuple[GemmEntry, ...] = ()
 
 
 def record(
@@ -62,31 +73,43 @@ def record(
         DeviceError: the device or a library failed; what cannot be stored is in the result.
     """
     cubins = Cubins()
-    entries, refused, pointers, noise = [], [], 0, 0
+    entries, others, refused, pointers, noise = [], [], [], 0, 0
     for shape in shapes:
         progress(shape)
         try:
-            table, found = record_table(shape, cubins)
+            entry, found = _recorded(shape, cubins, small=False)
         except GraphError as error:
             refused.append(Refused(shape, str(error)))
             continue
-        used = {digest: cubins.bytes[digest] for digest, _ in table.cubins}
-        entries.append(GemmEntry(shape, encode(table), used, _workspace(table)))
+        entries.append(entry)
         pointers, noise = pointers + found[0], noise + found[1]
-    return Recorded(tuple(entries), tuple(refused), pointers, noise)
+        if entry.workspace > SMALL_WORKSPACE:
+            with suppress(GraphError):  # the first one is there
+                others.append(_recorded(shape, cubins, small=True)[0])
+    return Recorded(tuple(entries), tuple(refused), pointers, noise, tuple(others))
 
 
-def record_table(shape: GemmShape, cubins: Cubins) -> tuple[NodeTable, tuple[int, int]]:
+def _recorded(
+    shape: GemmShape, cubins: Cubins, *, small: bool
+) -> tuple[GemmEntry, tuple[int, int]]:
+    table, found = record_table(shape, cubins, small=small)
+    used = {digest: cubins.bytes[digest] for digest, _ in table.cubins}
+    return GemmEntry(shape, encode(table), used, _workspace(table), small), found
+
+
+def record_table(
+    shape: GemmShape, cubins: Cubins, *, small: bool = False
+) -> tuple[NodeTable, tuple[int, int]]:
     """The node table of one product, with the numbers of its pointers and of zeroed bytes.
 
     Raises:
         GraphError: cuBLASLt's nodes hold what cannot be moved.
     """
-    sizes = operand_sizes(shape, workspace_bytes(shape))
+    sizes = operand_sizes(shape, workspace_bytes(shape, small=small))
     used = [index for index, size in enumerate(sizes) if size]
     first, second = (_placed(bases, used) for bases in (FIRST, SECOND))
     drafts: list[Draft] = [
-        record_product(shape, operands, turn, cubins)
+        record_product(shape, operands, turn, cubins, small=small)
         for turn, operands in enumerate((first, second, first))
     ]
     moves = [Move(at, first[i], second[i], sizes[i]) for at, i in enumerate(used)]

@@ -81,7 +81,7 @@ def _tried(entry: GemmEntry) -> tuple[str, str]:
     leave no doubt.
     """
     shape, table = entry.shape, decode(entry.table)
-    sizes = operand_sizes(shape, workspace_bytes(shape))
+    sizes = operand_sizes(shape, workspace_bytes(shape, small=entry.small))
     given = operands_of(shape)
     with ExitStack() as stack:
         addresses = [
@@ -90,7 +90,7 @@ def _tried(entry: GemmEntry) -> tuple[str, str]:
         for index, data in given.items():
             write(addresses[index], data)
         fill(addresses[D], 0xEE, sizes[D])
-        run_product(shape, addresses)
+        run_product(shape, addresses, small=entry.small)
         expected = read(addresses[D], sizes[D])
         if shape.scales and (wrong := inexact(shape, given, expected)):
             return "", wrong

@@ -40,13 +40,15 @@ from vcc.engine.tune.shapes import GemmShape, Measured
 class GemmEntry:
     """A product ready for the player: its node table over OPERAND regions, and the code it needs.
 
-    `cubins` maps SHA-256 in hex to bytes; `workspace` is the bytes of the last operand.
+    `cubins` maps SHA-256 in hex to bytes; `workspace` is the bytes of the last operand. `small`,
+    which is not stored, says that it is the library's choice with `calls.SMALL_WORKSPACE`.
     """
 
     shape: GemmShape
     table: bytes
     cubins: Mapping[str, bytes]
     workspace: int = 0
+    small: bool = False
 
 
 @dataclass(frozen=True, slots=True)

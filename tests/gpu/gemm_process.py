@@ -1,7 +1,7 @@
 """Products recorded, by cuBLASLt itself, or from the store without it: gemm_process.py WORD ARGS.
 
 record ANSWER MAPS  < job     as vcc.engine.tune.helper, and what addresses the process had
-reference OUT.npz   < job     each product of a job, computed by the library
+reference ROOT OUT.npz < job  each product of a job, computed by the library as the store has it
 replay ROOT OUT.npz < job     the same inputs through stored nodes, at other addresses
 """
 
@@ -42,15 +42,19 @@ def record(job: Job, answer: str, maps: str) -> None:
     Path(maps).write_text(Path("/proc/self/maps").read_text())
 
 
-def reference(shapes: tuple[GemmShape, ...], out: str) -> None:
+def reference(shapes: tuple[GemmShape, ...], root: str, out: str) -> None:
+    """Where the store keeps the choice with a small workspace, that one."""
     from vcc.engine.graphs.recorder.calls import open_cublaslt, run_product, workspace_bytes
 
     open_cublaslt()
+    stored = {one.shape: one for one in GemmStore(Path(root)).entries(this_gpu(0), shapes)}
     found = {}
     for shape in shapes:
         with ExitStack() as stack:
-            at = placed(stack, shape, workspace_bytes(shape))
-            run_product(shape, at)
+            space = workspace_bytes(shape)
+            small = shape in stored and stored[shape].workspace < space
+            at = placed(stack, shape, space)
+            run_product(shape, at, small=small)
             found[str(shape)] = read(at[D], operand_sizes(shape, 0)[D])
     np.savez(out, **found)
 
@@ -90,7 +94,7 @@ if __name__ == "__main__":
         record(asked, *sys.argv[2:4])
     elif sys.argv[1] == "reference":
         open_driver(0)
-        reference(asked.shapes, sys.argv[2])
+        reference(asked.shapes, *sys.argv[2:4])
     else:
         open_driver(0)
         replay(asked.shapes, *sys.argv[2:4])

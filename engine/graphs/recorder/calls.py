@@ -126,12 +126,18 @@ def open_cublaslt(paths: Sequence[str] | None = None) -> tuple[int, str]:
     return int(version), str(path)
 
 
-def workspace_bytes(shape: GemmShape) -> int:
+SMALL_WORKSPACE = 1 << 20
+"""Bytes that cuBLASLt may take where it is to choose a product of a small workspace."""
+
+
+def workspace_bytes(shape: GemmShape, *, small: bool = False) -> int:
     """Bytes of workspace that cuBLASLt's choice for a product needs."""
-    return int(_native.vcc_lt_workspace(_numbers(shape)))
+    return int(_native.vcc_lt_workspace(_numbers(shape, small)))
 
 
-def record_product(shape: GemmShape, operands: Sequence[int], turn: int, cubins: Cubins) -> Draft:
+def record_product(
+    shape: GemmShape, operands: Sequence[int], turn: int, cubins: Cubins, *, small: bool = False
+) -> Draft:
     """The nodes that cuBLASLt would launch, without launching them.
 
     Args:
@@ -139,14 +145,15 @@ def record_product(shape: GemmShape, operands: Sequence[int], turn: int, cubins:
         operands: addresses by the index of an OPERAND region; nothing needs to lie there.
         turn: 0 to 2; stack, and bytes of dead memory, differ from turn to turn.
         cubins: filled with the code.
+        small: its choice with SMALL_WORKSPACE.
     """
-    text = _native.vcc_lt_record(_numbers(shape), _packed(operands), turn)
+    text = _native.vcc_lt_record(_numbers(shape, small), _packed(operands), turn)
     return read_draft(text, cubins.digest)
 
 
-def run_product(shape: GemmShape, operands: Sequence[int]) -> None:
+def run_product(shape: GemmShape, operands: Sequence[int], *, small: bool = False) -> None:
     """Compute a product by cuBLASLt itself, and wait."""
-    _native.vcc_lt_run(_numbers(shape), _packed(operands))
+    _native.vcc_lt_run(_numbers(shape, small), _packed(operands))
 
 
 def reserve(wanted: int, size: int) -> int:
@@ -170,11 +177,11 @@ def pool_used(index: int) -> int:
     return int(_native.vcc_pool_used(index))
 
 
-def _numbers(shape: GemmShape) -> bytes:
+def _numbers(shape: GemmShape, small: bool) -> bytes:
     """`Product` of csrc/recorder/lt.h."""
     out = DTYPE_NAMES.index(shape.out) if shape.scales else 0
     types = (DTYPE_NAMES.index(shape.dtype), shape.has_c, out, SCALES.index(shape.scales))
-    return struct.pack("<7I", shape.m, shape.n, shape.k, *types)
+    return struct.pack("<8I", shape.m, shape.n, shape.k, *types, small)
 
 
 def _packed(operands: Sequence[int]) -> bytes:

@@ -117,6 +117,18 @@ def test_a_split_sum_keeps_its_workspace_and_both_kernels(tmp_path: Path) -> Non
     assert [kernel.function for kernel in table.kernels] == ["lt_main", "lt_reduce"]
 
 
+@pytest.mark.parametrize(("mode", "workspace"), [("large", 0), ("hasty", 2 << 20)])
+def test_of_two_choices_of_the_library_the_faster_is_kept(
+    tmp_path: Path, mode: str, workspace: int
+) -> None:
+    """What takes more than torch lets it take is asked for a second time, with less."""
+    answer = answered(tmp_path / "store", SHAPES[:1], lt=mode)
+    assert answer.self_test is not None
+    assert answer.self_test.passed, answer.self_test.why
+    (entry,) = GemmStore(tmp_path / "store").entries(answer.gpu)
+    assert entry.workspace == workspace
+
+
 @pytest.mark.parametrize(
     ("mode", "why"),
     [("hidden", "depends on addresses"), ("host", "host callback"), ("none", "no algorithm")],
