@@ -38,13 +38,13 @@ WHY = {
     ),
     "scaled_mm": (
         "Rows without the store are Triton's kernel, which takes sums out of the tensor cores "
-        "as [0020](decisions/0020-bounds-of-fp8.md) asks; nine and six tilings, four stages, "
-        "scales a block ahead and tiles of 128 x 256 were tried. With the store both sides run "
-        "cuBLASLt's kernels, and a ratio near one is the noise of the run; in the run shown each "
-        "result of the store was written to a place of its own, where torch's went to one, which "
-        "may be what it lacks at 2,048 rows. The benchmark writes both to one now and did not run "
-        "again. [Who "
-        "multiplies](quantisation.md#who-multiplies) says what is in the store."
+        "as [0020](decisions/0020-bounds-of-fp8.md) asks; 24 tilings were timed for few and for "
+        "many rows, scales a block ahead and tiles of 128 x 256 among them. With the store both "
+        "sides run cuBLASLt's kernels, of the same choice "
+        "([0026](decisions/0026-what-cublaslt-is-asked.md)), and a ratio near one is the noise of "
+        "the run: products of 2,048 rows draw so much power that clocks fall, so what is timed "
+        "later is slower. In turns, torch's and the library's own took as long, within 5 in 100. "
+        "[Who multiplies](quantisation.md#who-multiplies) says what is in the store."
     ),
 }
 
