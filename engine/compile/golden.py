@@ -11,6 +11,7 @@ import torch
 from torch.fx import Interpreter
 
 from vcc.cache.errors import CompileError
+from vcc.engine.compile.fakes import check_fakes
 from vcc.engine.graphs.drawn import draw_arguments, poison
 from vcc.engine.graphs.dtypes import NAMES
 from vcc.engine.graphs.expr import evaluate_all
@@ -49,7 +50,8 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
     of bf16, or of fp8 in a piece that quantises, at the largest value.
 
     Raises:
-        CompileError: the compiled library does not compute what the graph says.
+        CompileError: the compiled library does not compute what the graph says, or an operator
+            gives something else than its fake says.
     """
     made = _drawn(piece)
     if isinstance(made, Skipped):
@@ -60,7 +62,11 @@ def make_golden(piece: Piece, run: RunPiece) -> Golden | Skipped:
 
 
 def unchecked_golden(piece: Piece) -> Golden | Skipped:
-    """The golden of a piece whose code cannot run here."""
+    """The golden of a piece whose code cannot run here.
+
+    Raises:
+        CompileError: an operator gives something else than its fake says.
+    """
     made = _drawn(piece)
     return made if isinstance(made, Skipped) else made[0]
 
@@ -74,6 +80,7 @@ def _drawn(piece: Piece) -> tuple[Golden, list[torch.Tensor]] | Skipped:
     refusals = []
     for limit in dict.fromkeys((below, FEWEST)):  # small tables have indices of their own
         arguments = draw_arguments(piece.id, specs, limit)
+        check_fakes(piece.graph, arguments)
         try:
             references = _eager_fp32(piece, arguments)
             bounds = tuple(_bounds(piece, arguments, references))

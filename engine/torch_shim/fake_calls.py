@@ -10,9 +10,9 @@ import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
-from vcc.engine.torch_shim.fake import expression, hint_of
+from vcc.engine.torch_shim.fake import expression, fake_mode, hint_of
 
 
 def fake_call(target: Callable[..., Any], near: Any, *args: Any, **kwargs: Any) -> Any:
@@ -28,6 +28,27 @@ def fake_call(target: Callable[..., Any], near: Any, *args: Any, **kwargs: Any) 
     mode = nullcontext() if fake is None else cast("AbstractContextManager[Any]", fake.fake_mode)
     with mode, torch.no_grad():
         return target(*args, **kwargs)
+
+
+def fake_results(target: Callable[..., Any], args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator's fake gives for real arguments; none where it refuses them.
+
+    Args:
+        target: an overload.
+        args, kwargs: real tensors and plain values.
+    """
+    mode = fake_mode()
+
+    def fake(value: torch.Tensor) -> torch.Tensor:
+        return mode.from_tensor(value, static_shapes=True)
+
+    with mode, torch.no_grad():
+        given = tree_map_only(torch.Tensor, fake, (args, kwargs))
+        try:
+            found = target(*given[0], **given[1])
+        except Exception:  # a fake is somebody's code; a trace has asked it and would have ended
+            return []
+    return [one for one in tree_leaves(found) if isinstance(one, torch.Tensor)]
 
 
 def hinted(size: int | torch.SymInt) -> int:

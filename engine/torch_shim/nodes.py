@@ -25,6 +25,14 @@ def overload_name(target: Any) -> str | None:
     return f"{target.namespace}::{target._opname}" + (f".{overload}" if overload else "")
 
 
+def foreign_name(target: Any) -> str:
+    """The name of an operator that is neither torch's nor ours and writes nothing; else empty."""
+    name = overload_name(target)
+    if name is None or target.namespace in ("aten", "prims", "vcc") or target._schema.is_mutable:
+        return ""
+    return name.removesuffix(".default")
+
+
 def is_splitting(target: Any, names: frozenset[str]) -> bool:
     """Whether `names` holds the target: a bare name matches all overloads."""
     name = overload_name(target)

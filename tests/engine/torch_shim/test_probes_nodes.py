@@ -22,6 +22,13 @@ def test_nodes_overload_name() -> None:
     assert nodes.overload_name(len) is None
 
 
+def test_nodes_foreign_name() -> None:
+    assert nodes.foreign_name(torch.ops.toy.mix.default) == "toy::mix"
+    assert nodes.foreign_name(torch.ops.toy.mix.scaled) == "toy::mix.scaled"
+    for target in (torch.ops.toy.write.default, torch.ops.aten.add.Tensor, len):
+        assert nodes.foreign_name(target) == ""
+
+
 def test_nodes_is_splitting() -> None:
     for name in ("aten::add", "aten::add.Tensor"):
         assert nodes.is_splitting(torch.ops.aten.add.Tensor, frozenset({name}))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.toys import rows, traced
 from torch import Tensor
-from torch._subclasses.fake_tensor import UnsupportedOperatorException
+from torch._subclasses.fake_tensor import FakeTensor, UnsupportedOperatorException
 
 from vcc.engine.torch_shim import collectives, fake, fake_calls, twins
 
@@ -35,6 +35,14 @@ def test_fake_calls_fake_call(value: Tensor) -> None:
     assert found.shape == value.shape
     made = fake_calls.fake_call(aten.full.default, value, [2], 1.0)
     assert type(made) is type(value)
+
+
+def test_fake_calls_fake_results() -> None:
+    pair, refused = torch.ops.aten.topk.default, torch.ops.aten.mm.default
+    found = fake_calls.fake_results(pair, (torch.ones(3, 5), 2), {"dim": 0})
+    assert [tuple(one.shape) for one in found] == [(2, 5), (2, 5)]
+    assert all(type(one) is FakeTensor for one in found)
+    assert fake_calls.fake_results(refused, (torch.ones(3, 5), torch.ones(3, 5)), {}) == []
 
 
 def test_fake_calls_hinted(value: Tensor) -> None:
