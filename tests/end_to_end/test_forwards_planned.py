@@ -103,7 +103,7 @@ def resnet() -> tuple[Any, list[dict[str, Tensor]], list[str]]:
     from transformers import ResNetConfig, ResNetForImageClassification
 
     config = ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=5, layer_type="basic"
+        embedding_size=32, hidden_sizes=[32, 64], depths=[1, 2], num_labels=5, layer_type="basic"
     )
     shapes = ["pixel_values=N@1-2x3x32x32"]
     return ResNetForImageClassification(config), images(32, 1, 2), shapes
@@ -119,6 +119,60 @@ def test_a_model_in_a_directory_is_that_of_transformers(make: Any, tmp_path: Pat
     options = {"inputs": shapes} if shapes else {}
     found = computed(tmp_path / "job", tmp_path / "model", weights, batches, **options)
     check(found, batches, model)
+
+
+IMAGES = '''"""Convolutions that read pixels, windows and groups, and what lies between them."""
+
+import torch
+from torch.nn import functional as F
+
+
+class Images(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 32, 5, stride=2, padding=2)
+        self.points = torch.nn.Conv2d(32, 64, 1, stride=2, bias=False)
+        self.apart = torch.nn.Conv2d(32, 64, 3, stride=2, padding=2, dilation=2)
+        self.norm = torch.nn.BatchNorm2d(64)
+        self.groups = torch.nn.Conv2d(64, 32, 3, padding=1, groups=2)
+        self.last = torch.nn.Conv2d(32, 33, (3, 2), padding=(0, 1))
+        self.out = torch.nn.Linear(33 * 12, 5)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.first(x)), 3, padding=1, stride=1)
+        y = F.gelu(self.norm(self.points(x) + self.apart(x)))
+        y = self.last(self.groups(y))
+        return self.out(y.flatten(1)), y, x.mean((2, 3))
+
+
+def make():
+    torch.manual_seed(0)
+    made = Images().eval()
+    made.norm.running_var.uniform_(0.5, 1.5)
+    return made
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["x=N@1-3x3x20x12", "x=3x3x20x12"])
+def test_convolutions_leave_their_images_as_their_readers_want_them(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a view that cannot be one any more, and results that callers get row-major."""
+    (tmp_path / "images_zoo.py").write_text(IMAGES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from images_zoo import make
+
+    module = make()
+    generator = torch.Generator().manual_seed(0)
+    counts = (3,) if shape.startswith("x=3") else (1, 3)
+    batches = [{"x": torch.randn(n, 3, 20, 12, generator=generator)} for n in counts]
+    (tmp_path / "job").mkdir()
+    found = computed(
+        tmp_path / "job", "images_zoo:make", module.state_dict(), batches, inputs=[shape]
+    )
+    check(found, batches, module)
 
 
 SCORING = '''"""Attention in two spellings; a step of fp16 is a quarter where its scores are."""

@@ -14,7 +14,14 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from vcc.engine.graphs.planner.convolutions import convolved, convolves
+from vcc.engine.graphs.planner.convolutions import (
+    by_pixels,
+    convolved,
+    convolved_pixels,
+    convolves,
+    pixel_strides,
+)
+from vcc.engine.graphs.planner.layouts import follow_layouts
 from vcc.engine.graphs.planner.types import ALIGNMENT
 from vcc.engine.graphs.planner.widened import carry_fp32, reads_in_fp32
 from vcc.engine.graphs.table.layout import STORED_ALIGNMENT
@@ -22,6 +29,7 @@ from vcc.engine.ops.triton.wrapped_product import batched, single
 from vcc.engine.passes.rewrite import call, fake_value
 from vcc.engine.torch_shim.fake import expression
 from vcc.engine.torch_shim.inline import inline, traced_call
+from vcc.engine.torch_shim.strides import laying
 
 aten = torch.ops.aten
 
@@ -32,14 +40,30 @@ def place_products(graph: Graph) -> None:
     Args:
         graph: Inductor's, after its own passes; nodes have fake values.
     """
+    known = set(graph.nodes)
     for node in list(graph.nodes):
-        if convolves(node):
+        if convolves(node) and by_pixels(node):
+            _lay_pixels(node)
+            _replace(node, convolved_pixels)
+        elif convolves(node):
             _replace(node, convolved)
         elif node.target in PRODUCTS and held(node):
             _lay_out(node)
         elif node.target in PRODUCTS:
             _launch(node)
+    follow_layouts(graph, known)
     graph.lint()
+
+
+def _lay_pixels(node: Node) -> None:
+    """The image of a convolution holds channels side by side, for everybody who reads it here."""
+    image: Any = node.args[0]
+    if image.target is laying():
+        return
+    strides = pixel_strides(image.meta["val"].shape)
+    first = next(one for one in node.graph.nodes if one in image.users)
+    lying = call(first, laying(), image, strides)
+    image.replace_all_uses_with(lying, lambda user: user is not lying and user.op != "output")
 
 
 def _launch(node: Node) -> None:
@@ -108,7 +132,8 @@ def _lay_out(node: Node) -> None:
     left: Any = node.args[-2]
     if not is_dense(left.meta["val"]) or not starts_at(left.meta["val"], STORED_ALIGNMENT):
         copied = call(node, aten.clone.default, left, memory_format=torch.contiguous_format)
-        node.replace_input_with(left, copied)
+        lying = call(node, laying(), copied, [left.meta["val"].shape[1], 1])
+        node.replace_input_with(left, lying)
 
 
 def starts_at(value: Any, alignment: int) -> bool:

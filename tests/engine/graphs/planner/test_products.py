@@ -13,11 +13,13 @@ from vcc.cache.errors import CompileError
 ROWS = {"T": (1, 512)}
 
 
-def work_of(function: Any, shapes: Any, **parameters: tuple[int, ...]) -> list[Any]:
+def work_of(
+    function: Any, shapes: Any, *, rows: Any = ROWS, **parameters: tuple[int, ...]
+) -> list[Any]:
     """For each step of the only piece the sizes of a product, or what a launch is called."""
 
     def body() -> Any:
-        made = planned(gpu_pieces(function, shapes, ROWS, **parameters))
+        made = planned(gpu_pieces(function, shapes, rows, **parameters))
         return [
             [one.m, one.n, one.k] if hasattr(one, "dtype") else one.kernel.source.function
             for one in made.work
@@ -55,6 +57,35 @@ def test_rows_that_lie_apart_are_copied_before_a_gemm_node() -> None:
     found = work_of(forward, {"x": ("T", 3, 64)}, w=(32, 64))
     assert [one for one in found if not isinstance(one, str)] == [["s0", 32, 64]]
     assert len(found) == 2
+
+
+def test_rows_that_are_columns_are_copied_before_a_gemm_node() -> None:
+    """Inductor would write the copy in the order in which it is read."""
+
+    def forward(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear((x * 2).t(), self.w)
+
+    found = work_of(forward, {"x": (64, 48)}, rows={}, w=(32, 64))
+    assert [one for one in found if not isinstance(one, str)] == [[48, 32, 64]]
+
+
+def test_convolutions_read_and_leave_pixels_and_nothing_between_is_copied() -> None:
+    """Two images of a residual block: launches for filters and sums, gemm nodes for points."""
+
+    def block(self: Any, x: torch.Tensor) -> torch.Tensor:
+        conv = torch.nn.functional.conv2d
+        x = conv(x, self.first).relu()
+        y = conv(x, self.taps, padding=1).relu()
+        return (conv(y, self.last) + x).relu().mean((2, 3))
+
+    sizes = {"first": (64, 64, 1, 1), "taps": (64, 64, 3, 3), "last": (64, 64, 1, 1)}
+    found = work_of(block, {"x": (2, 64, 6, 6)}, rows={}, **sizes)
+    gemms = [one for one in found if not isinstance(one, str)]
+    launches = [one for one in found if isinstance(one, str)]
+    assert gemms == [[72, 64, 64], [72, 64, 64]]
+    assert launches.count("convolution") == 1
+    # Image and filters laid out in one, twice what is between two convolutions, and the mean.
+    assert len(launches) == 1 + 4
 
 
 @pytest.mark.parametrize(("width", "copies"), [(64, 1), (128, 0)])
