@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import ModelError, UsageError
 from vcc.engine.adapters import check_named
 from vcc.engine.events import Events
 from vcc.engine.models.source import Source, check_weights
@@ -107,7 +107,7 @@ def answer(session: Session, asked: Asked, on_text: OnText = lambda index, text:
     check_answers(source)
     with session.ledger.phase("resolve"):
         defaults = resolve_generation(source.generation, asked.overrides)
-        tokenizer = _tokenizer(source, asked)
+        tokenizer = _tokenizer(source, asked, session.events)
         limits = _planned(session.settled)  # before anything is booted or built for it
         requests = _requests(asked, tokenizer, defaults, limits.context)
         for request in requests:
@@ -160,11 +160,18 @@ def hear(
     return seconds
 
 
-def _tokenizer(source: Source, asked: Asked) -> Tokenizer | None:
+def _tokenizer(source: Source, asked: Asked, events: Events) -> Tokenizer | None:
+    """The model's; token ids are answered without one, also where it cannot be read."""
     needed = any(prompt.text is not None for prompt in asked.prompts)
     if source.tokenizer is None and not needed:
         return None
-    return open_tokenizer(source.tokenizer)
+    try:
+        return open_tokenizer(source.tokenizer)
+    except ModelError as error:
+        if needed:
+            raise
+        events.note(f"answers are token ids, without text: {error.what}: {error.why}")
+        return None
 
 
 def _requests(
@@ -178,6 +185,7 @@ def _requests(
             max_new_tokens=defaults.max_new_tokens,
             eos=defaults.eos,
             lora=asked.lora if prompt.lora is None else prompt.lora,
+            encoded=prompt.token_ids is None,
         )
         for index, prompt in enumerate(asked.prompts)
     ]

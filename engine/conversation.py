@@ -86,4 +86,5 @@ class Conversation:
             max_new_tokens=self._defaults.max_new_tokens,
             eos=self._defaults.eos,
             lora=self._lora,
+            encoded=True,
         )

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vcc.cache.errors import UsageError, VccError
+from vcc.cache.errors import ModelError, UsageError, VccError
 from vcc.engine.answer import Growing, check_answers
 from vcc.engine.prompt import Prompt
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
@@ -60,12 +61,13 @@ class Serving:
 
     Raises:
         UsageError: the model answers no prompts.
+        ModelError: its tokenizer cannot be read.
     """
 
     def __init__(self, runner: StepRunner, source: Source) -> None:
         check_answers(source)
         self._runner, self._source = runner, source
-        self._tokenizer = None if source.tokenizer is None else open_tokenizer(source.tokenizer)
+        self._tokenizer = None if source.tokenizer is None else _opened(source.tokenizer)
         self._scheduler = scheduler_of(runner)
         self._builder = BatchBuilder(runner.limits)
         self._growing: dict[int, Growing] = {}
@@ -110,7 +112,7 @@ class Serving:
         ids = self._ids(index, prompt, chat=chat)
         defaults = resolve_generation(self._source.generation, overrides)
         params, most, eos = defaults.params, defaults.max_new_tokens, defaults.eos
-        request = Request(index, ids, params, most, eos, lora)
+        request = Request(index, ids, params, most, eos, lora, text is not None)
         check_loras(self._runner, [request])
         self._scheduler.add(request)
         self._growing[index] = Growing(Prompt(text, None if text else ids), self._tokenizer)
@@ -203,3 +205,11 @@ class Serving:
 
     def _text_tokenizer(self) -> Tokenizer:
         return open_tokenizer(None) if self._tokenizer is None else self._tokenizer
+
+
+def _opened(path: Path) -> Tokenizer:
+    try:
+        return open_tokenizer(path)
+    except ModelError as error:
+        hint = f"mend {path.name}, or take it away where all prompts are token ids"
+        raise ModelError(error.what, error.why, hint) from error

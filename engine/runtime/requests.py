@@ -39,6 +39,7 @@ class Request:
         max_new_tokens: most tokens of the answer.
         eos: token ids that end the answer; empty to never stop on one.
         lora: name of the adapter; empty without one.
+        encoded: whether a tokenizer made the ids of a text.
     """
 
     index: int
@@ -47,6 +48,7 @@ class Request:
     max_new_tokens: int = 16
     eos: frozenset[int] = frozenset()
     lora: str = ""
+    encoded: bool = False
 
 
 def check_request(request: Request, limits: StepLimits) -> None:
@@ -80,7 +82,9 @@ def check_request(request: Request, limits: StepLimits) -> None:
         raise UsageError(
             f"{name} holds token id {wrong}",
             f"the model's vocabulary has ids 0 to {limits.vocab - 1}",
-            "use the tokenizer that belongs to the model",
+            "use the tokenizer that belongs to the model"
+            if request.encoded
+            else "give ids that the model's vocabulary has",
         )
     if request.max_new_tokens < 1:
         raise UsageError(

@@ -101,6 +101,33 @@ def test_token_ids_are_prompts_too(vcc, engine, tmp_path):
     done = vcc("run", "demo", "--prompts", str(tmp_path / "wrong.json"))
     assert done.code == 2
     assert "token id 2048" in done.err
+    assert "hint: give ids that the model's vocabulary has" in done.err
+
+
+def test_token_ids_are_answered_where_the_tokenizer_is_damaged(vcc, engine, tmp_path, monkeypatch):
+    from vcc.engine import answer
+
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
+    opened = answer.open_tokenizer
+    monkeypatch.setattr(answer, "open_tokenizer", lambda path: opened(tmp_path / "tokenizer.json"))
+    (tmp_path / "ids.json").write_text("[[5, 6]]")
+    found = _json(vcc, "--prompts", str(tmp_path / "ids.json"), "--ignore-eos")
+    assert found["prompts"][0]["text"] is None
+    assert len(found["prompts"][0]["token_ids"]) == 5
+    (note,) = [one for one in found["notes"] if "without text" in one]
+    assert note.startswith("answers are token ids, without text: the tokenizer cannot be read: ")
+    refused = vcc("run", "demo", "--prompt", "a")
+    assert refused.code == 2
+    assert "hint: give token ids instead" in refused.err
+
+
+def test_a_text_whose_tokenizer_is_of_another_model_is_told_so(vcc, engine, monkeypatch):
+    from vcc.engine import answer
+
+    monkeypatch.setattr(answer, "_ids", lambda *given, **chat: (5, 2048))
+    done = vcc("run", "demo", "--prompt", "a")
+    assert done.code == 2
+    assert "hint: use the tokenizer that belongs to the model" in done.err
 
 
 def test_chat_uses_the_models_template(vcc, engine):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,6 +141,20 @@ def test_what_is_neither_text_nor_token_ids_is_refused(prompt: object, said: str
         one.submit(prompt, SHORT)
     assert error.value.hint
     assert not one.busy
+
+
+def test_who_gives_token_ids_is_not_told_of_a_tokenizer() -> None:
+    with pytest.raises(UsageError, match="token id 5000") as error:
+        serving().submit([5000])
+    assert "tokenizer" not in error.value.hint
+
+
+def test_a_damaged_tokenizer_is_refused_with_what_token_ids_need(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{")
+    source = replace(open_source("demo"), tokenizer=tmp_path / "tokenizer.json")
+    with pytest.raises(ModelError, match="the tokenizer cannot be read") as error:
+        Serving(FakeRunner(limits(vocab=2048)), source)
+    assert "take it away where all prompts are token ids" in error.value.hint
 
 
 def test_whole_numbers_of_numpy_are_token_ids() -> None:
