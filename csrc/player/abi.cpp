@@ -23,6 +23,11 @@ Mode mode_of(uint32_t mode) {
   return static_cast<Mode>(mode);
 }
 
+uint16_t dtype_of(uint32_t code) {
+  VCC_EXPECT(code < table::kDtypes, "a dtype");
+  return static_cast<uint16_t>(code);
+}
+
 struct OfferRow {
   int64_t rows;
   uint32_t n, k, dtype, flags, route;
@@ -282,6 +287,22 @@ int32_t vcc_player_wait(uint64_t player) {
 
 int32_t vcc_player_read(uint64_t player, uint64_t address, void* to, uint64_t size) {
   return guarded([&] { players().get(player)->read(address, {static_cast<uint8_t*>(to), size}); });
+}
+
+int32_t vcc_player_read_values(uint64_t player, uint64_t address, uint32_t dtype, void* to,
+                               uint32_t wanted, uint64_t count) {
+  return guarded([&] {
+    players().get(player)->read_values(address, dtype_of(dtype),
+                                       {static_cast<char*>(to), dtype_of(wanted)}, count);
+  });
+}
+
+int32_t vcc_move_values(const void* from, uint32_t dtype, uint64_t to, uint32_t wanted,
+                        uint64_t count) {
+  return guarded([&] {
+    char* data = static_cast<char*>(const_cast<void*>(from));  // read only
+    move_values({data, dtype_of(dtype)}, {reinterpret_cast<char*>(to), dtype_of(wanted)}, count);
+  });
 }
 
 int32_t vcc_player_write(uint64_t player, uint64_t address, const void* from, uint64_t size) {

@@ -120,6 +120,13 @@ VCC_API int32_t vcc_player_read(uint64_t player, uint64_t address, void* to, uin
 VCC_API int32_t vcc_player_write(uint64_t player, uint64_t address, const void* from,
                                  uint64_t size);
 
+/* `count` elements, of dtype codes of node tables: of the device into an array, and of an array to
+   any place of the host. Floats are rounded as torch does; other dtypes stay as they are. */
+VCC_API int32_t vcc_player_read_values(uint64_t player, uint64_t address, uint32_t dtype, void* to,
+                                       uint32_t wanted, uint64_t count);
+VCC_API int32_t vcc_move_values(const void* from, uint32_t dtype, uint64_t to, uint32_t wanted,
+                                uint64_t count);
+
 /* Who computes each matrix product of a step, and the player's own account, as JSON. */
 VCC_API int32_t vcc_player_gemms(uint64_t player, int64_t tokens, int64_t seqs, const char** json);
 VCC_API int32_t vcc_player_stats(uint64_t player, const char** json);

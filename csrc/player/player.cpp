@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace vcc {
 namespace {
+
+// What is read at once on its way to an array.
+constexpr uint64_t kReadBytes = uint64_t{16} << 20;
 
 // What each arena tag must have before a step.
 constexpr struct {
@@ -98,7 +102,7 @@ void Player::abandon() noexcept {
   (void)inputs_.release();
   new std::list<std::pair<Key, Prepared>>(std::move(recent_));
   new std::shared_ptr<Modules>(modules_);
-  for (Pinned* pinned : {&ring_, &logits_, &active_}) new Pinned(std::move(*pinned));
+  for (Pinned* pinned : {&ring_, &logits_, &active_, &values_}) new Pinned(std::move(*pinned));
 }
 
 void Player::enter() {
@@ -143,6 +147,24 @@ void Player::read(uint64_t address, std::span<uint8_t> bytes) {
   wait();
   const Hold hold(*this);
   VCC_CU(cuMemcpyDtoH(bytes.data(), address, bytes.size()));
+}
+
+void Player::read_values(uint64_t address, uint16_t dtype, const Values& to, uint64_t count) {
+  wait();
+  const Hold hold(*this);
+  const uint64_t item = value_bytes(dtype), target = value_bytes(to.dtype);
+  const uint64_t most = std::max<uint64_t>(1, kReadBytes / item);
+  if (count != 0 && values_.bytes() < std::min(count, most) * item) {
+    values_ = Pinned(std::min(count, most) * item);
+  }
+  for (uint64_t done = 0; done < count; done += most) {
+    const uint64_t some = std::min(most, count - done);
+    VCC_CU(cuMemcpyDtoHAsync(values_.data(), address + done * item, some * item, stream_));
+    VCC_CU(cuEventRecord(done_, stream_));
+    wait_for(done_);
+    const Values from = {reinterpret_cast<char*>(values_.data()), dtype};
+    move_values(from, {to.data + done * target, to.dtype}, some);
+  }
 }
 
 void Player::write(uint64_t address, std::span<const uint8_t> bytes) {

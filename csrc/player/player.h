@@ -29,6 +29,7 @@
 #include "player/graphs.h"
 #include "player/io.h"
 #include "player/modules.h"
+#include "player/values.h"
 
 namespace vcc {
 
@@ -147,6 +148,8 @@ class Player {
 
   // Copy between host and device memory of this player, after everything queued.
   void read(uint64_t address, std::span<uint8_t> bytes);
+  // Elements of this dtype into an array, through pinned memory.
+  void read_values(uint64_t address, uint16_t dtype, const Values& to, uint64_t count);
   void write(uint64_t address, std::span<const uint8_t> bytes);
 
   std::string describe();                           // JSON; keys in abi.h
@@ -217,7 +220,7 @@ class Player {
   std::unique_ptr<Expander> expander_;
   std::unique_ptr<InputRing> inputs_;
   std::unique_ptr<Graphs> graphs_;
-  Pinned ring_, logits_, active_;
+  Pinned ring_, logits_, active_, values_;
   uint32_t ring_steps_ = 0, ring_width_ = 0;
   CUstream stream_ = nullptr;
   CUevent done_ = nullptr;

@@ -18,10 +18,10 @@ from vcc.engine.native import memory_at
 from vcc.engine.runtime.forward import Forward
 from vcc.engine.runtime.module_loader import state_of
 from vcc.engine.runtime.player.handle import Inputs, PlayerHandle, Read
-from vcc.engine.runtime.player.host_values import Bytes
 from vcc.engine.runtime.player.layout import Layout, Tensor
 from vcc.engine.runtime.player.opening import open_context, read_parts
 from vcc.engine.runtime.player.recorded import PREFIX, RING, SLOTS, THREADS, Recorded
+from vcc.engine.runtime.player.values import Bytes
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.tensor_bytes import tensor_bytes

@@ -40,16 +40,20 @@ GEMM_BYTES = 72
 
 def fixed_forward(rows: int) -> NodeTable:
     """y[rows, HIDDEN] = x[rows, HIDDEN] @ w."""
-    return _table(rows, (rows, HIDDEN), ())
+    return _table(rows, (rows, HIDDEN), (), rows)
 
 
 def varying_forward(most: int, each: int) -> NodeTable:
     """The same of [T, each, HIDDEN], for T from one to the most."""
-    return _table(["*", each, "T"], ("T", each, HIDDEN), (Symbol("T", 1, most),))
+    symbols = (Symbol("T", 1, most),)
+    return _table(["*", each, "T"], ("T", each, HIDDEN), symbols, each * most)
 
 
-def _table(rows: Expr, shape: tuple[Expr, ...], symbols: tuple[Symbol, ...]) -> NodeTable:
-    spots = ((0, IO, 0, READ), (8, WEIGHTS, 0, READ), (24, IO, 8192, WRITE))
+def _table(
+    rows: Expr, shape: tuple[Expr, ...], symbols: tuple[Symbol, ...], most: int
+) -> NodeTable:
+    half = -(-most * HIDDEN * 2 // 256) * 256
+    spots = ((0, IO, 0, READ), (8, WEIGHTS, 0, READ), (24, IO, half, WRITE))
     params = tuple(
         Param(ParamKind.POINTER, access, at, region, offset) for at, region, offset, access in spots
     )
@@ -57,14 +61,14 @@ def _table(rows: Expr, shape: tuple[Expr, ...], symbols: tuple[Symbol, ...]) -> 
         symbols=symbols,
         regions=(
             Region(RegionKind.WEIGHTS, VOCAB * HIDDEN * 2),
-            Region(RegionKind.IO, 16384),
+            Region(RegionKind.IO, 2 * half),
             Region(RegionKind.WORKSPACE, 256),
             Region(RegionKind.SCRATCH, 256),
         ),
         tensors=(
             TableTensor("w", "w", Role.WEIGHT, "bfloat16", WEIGHTS, 0, (VOCAB, HIDDEN)),
             TableTensor("x", "x", Role.INPUT, "bfloat16", IO, 0, shape),
-            TableTensor("y", "y", Role.OUTPUT, "bfloat16", IO, 8192, shape),
+            TableTensor("y", "y", Role.OUTPUT, "bfloat16", IO, half, shape),
         ),
         cubins=((DIGEST, len(CUBIN)),),
         kernels=(Kernel(DIGEST, "gemm", (128, 1, 1), 0, GEMM_BYTES),),

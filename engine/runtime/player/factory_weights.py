@@ -11,8 +11,8 @@ from vcc.cache.errors import IntegrityError, ModelError
 from vcc.engine.graphs.blob_names import CONSTANT
 from vcc.engine.runtime.module_loader import other_content, own_module
 from vcc.engine.runtime.player.handle import PlayerHandle
-from vcc.engine.runtime.player.host_values import Bytes
 from vcc.engine.runtime.player.layout import Layout, Tensor
+from vcc.engine.runtime.player.values import Bytes
 from vcc.engine.runtime.settings import Boot
 from vcc.engine.tensor_bytes import tensor_bytes
 

@@ -6,29 +6,29 @@ its own, with torch on the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from vcc.cache.errors import IntegrityError, UsageError
 from vcc.engine.arena import Arena
 from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.table.types import NodeTable, Role, TableTensor
-from vcc.engine.native import memory_at
 from vcc.engine.runtime.by_size import chosen
 from vcc.engine.runtime.player.gemms import Gemms
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape
 from vcc.engine.runtime.player.host_values import (
-    Bytes,
+    BF16,
+    FP32,
     as_array,
     as_tensor,
     is_tensor,
+    place,
     shape_of,
-    to_bytes,
 )
 from vcc.engine.runtime.player.tables import StepTable
+from vcc.engine.runtime.player.values import Bytes
 from vcc.engine.runtime.turn import Turn
 
 
@@ -102,18 +102,21 @@ class PlayedForward:
             UsageError: an input is missing, unknown, or of another dtype or shape than declared;
                 or another call is under way.
         """
-        make = as_tensor if any(map(is_tensor, inputs.values())) else as_array
-        found = self.run(inputs)
+        if any(map(is_tensor, inputs.values())):
+            make, wide = as_tensor, False
+        else:
+            make, wide = as_array, True
+        found = self.run(inputs, wide=wide)
         return {name: make(one.data, one.dtype, one.shape) for name, one in found.items()}
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Found]:
-        """As a call, with outputs as they lie in memory."""
+    def run(self, inputs: Mapping[str, Any], *, wide: bool = False) -> dict[str, Found]:
+        """As a call, with outputs as bytes of their dtype, or `wide`: of one that numpy knows."""
         with self._turn.taken():
             shapes = {name: shape_of(name, value) for name, value in inputs.items()}
             sizes = sizes_of(self._tables[0].table, shapes)
             taken = self._table(sizes)
             self._step(taken, sizes, inputs)
-            return dict(self._read(taken, sizes))
+            return dict(self._read(taken, sizes, wide))
 
     def _table(self, sizes: Mapping[str, int]) -> ForwardTable:
         """Checks the sizes against all tables: one range's are no wider than the others'."""
@@ -131,20 +134,19 @@ class PlayedForward:
         handle, layout = taken.step.handle, taken.step.layout
         slot = handle.slot()
         for one in taken.of_role(Role.INPUT):
-            data = to_bytes(one.name, one.dtype, inputs[one.name])
             start = layout.slots[slot] + layout.tensor(one.name).slot
-            np.frombuffer(memory_at(start, data.nbytes), np.uint8)[:] = data
+            place(one.name, one.dtype, inputs[one.name], start)
         handle.step(shape_for(sizes), 1, slot, Inputs.ALL, Read.NOTHING)
 
-    def _read(self, taken: ForwardTable, sizes: Mapping[str, int]) -> list[tuple[str, Found]]:
-        found = []
+    def _read(
+        self, taken: ForwardTable, sizes: Mapping[str, int], wide: bool
+    ) -> Iterator[tuple[str, Found]]:
         for index, one in enumerate(taken.of_role(Role.OUTPUT)):
-            shape, place = evaluate_all(one.shape, sizes), taken.step.layout.tensor(one.name)
-            item = place.bytes // max(1, int(np.prod(place.shape, dtype=np.int64)))
-            length = int(np.prod(shape, dtype=np.int64)) * item
-            data = taken.step.handle.read(place.address, length)
-            found.append((f"output_{index}", Found(one.dtype, shape, data)))
-        return found
+            shape, lies = evaluate_all(one.shape, sizes), taken.step.layout.tensor(one.name)
+            dtype = FP32 if wide and one.dtype == BF16 else one.dtype
+            count = math.prod(shape)
+            data = taken.step.handle.read_values(lies.address, one.dtype, count, dtype)
+            yield f"output_{index}", Found(dtype, shape, data)
 
     def close(self) -> None:
         """Give all memory back; nothing else may be called afterwards."""

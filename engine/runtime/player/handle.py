@@ -14,6 +14,7 @@ import numpy.typing as npt
 from vcc.engine.native import functions
 from vcc.engine.runtime.kv import Int32Array
 from vcc.engine.runtime.player.gemm_calls import GemmCalls, rows_of
+from vcc.engine.runtime.player.values import ValueCalls
 
 C = functions(
     {
@@ -121,7 +122,7 @@ class GraphCounts:
     failure: str
 
 
-class PlayerHandle(GemmCalls):
+class PlayerHandle(GemmCalls, ValueCalls):
     """A player of the native library; errors are those of csrc/player.
 
     Args:

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from vcc.cache.errors import UsageError
-from vcc.engine.graphs.drawn_bytes import bf16
 from vcc.engine.runtime.player.layout import NUMPY
+from vcc.engine.runtime.player.values import Bytes, move_values
 
-Bytes = npt.NDArray[np.uint8]
-BF16 = "bfloat16"
+BF16, FP32 = "bfloat16", "float32"
 
 
 def is_tensor(value: object) -> bool:
@@ -41,18 +40,23 @@ def shape_of(name: str, value: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in value.shape)
 
 
-def to_bytes(name: str, dtype: str, value: Any) -> Bytes:
-    """The elements of an input, dense.
+def place(name: str, dtype: str, value: Any, address: int) -> None:
+    """Write the elements of an input, dense, to memory of the host that has room for them.
 
     Args:
         name: of the input.
         dtype: torch's name of what the artifact takes.
         value: a tensor on the CPU, or an array.
+        address: where they go.
 
     Raises:
         UsageError: another dtype, or a tensor that is elsewhere or not dense.
     """
-    return _tensor_bytes(name, dtype, value) if is_tensor(value) else _array(name, dtype, value)
+    if is_tensor(value):
+        move_values(_tensor_bytes(name, dtype, value), dtype, address, dtype)
+    else:
+        given = FP32 if dtype == BF16 else dtype
+        move_values(_array(name, given, dtype, value), given, address, dtype)
 
 
 def _tensor_bytes(name: str, dtype: str, value: Any) -> Bytes:
@@ -65,12 +69,10 @@ def _tensor_bytes(name: str, dtype: str, value: Any) -> Bytes:
     return tensor_bytes(value)
 
 
-def _array(name: str, dtype: str, value: npt.NDArray[Any]) -> Bytes:
-    wanted = "f4" if dtype == BF16 else NUMPY[dtype]
-    if value.dtype != np.dtype(wanted):
+def _array(name: str, given: str, dtype: str, value: npt.NDArray[Any]) -> Bytes:
+    if value.dtype != np.dtype(NUMPY[given]):
         raise _other(name, f"an array of {value.dtype}", dtype)
-    dense = np.ascontiguousarray(value).reshape(-1)
-    return (bf16(dense) if dtype == BF16 else dense).view(np.uint8)
+    return np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def _other(name: str, found: str, dtype: str) -> UsageError:
@@ -85,11 +87,7 @@ def as_tensor(data: Bytes, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def as_array(data: Bytes, dtype: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Bytes as an array, bf16 widened to fp32."""
-    if dtype == BF16:
-        wide = data.view(np.uint16).astype(np.uint32) << np.uint32(16)
-        widened: npt.NDArray[Any] = wide.view(np.float32)
-        return widened.reshape(shape)
+    """Bytes of a dtype that numpy knows as an array, without a copy."""
     found: npt.NDArray[Any] = data.view(NUMPY[dtype])
     return found.reshape(shape)
 

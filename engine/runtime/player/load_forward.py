@@ -91,6 +91,8 @@ def _ready(
         for one in tables:
             if one.graphs:
                 one.step.handle.build(one.graphs, 1, 1)
+    if all(one.graphs for one in tables):
+        gemms.wait()  # their graphs have: what went wrong is known now
     if gemms.report.trouble:
         boot.events.note(str(gemms.report))
 

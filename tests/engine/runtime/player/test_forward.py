@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from vcc.cache.errors import UsageError
+from vcc.cache.errors import UsageError, VccError
 from vcc.engine.graphs.table.types import NodeTable, Region, RegionKind, Role, Symbol, TableTensor
 from vcc.engine.runtime.player import host_values
 from vcc.engine.runtime.player.forward import check_ranges, sizes_of
+from vcc.engine.runtime.player.values import move_values
 
 
 def table() -> NodeTable:
@@ -57,23 +58,43 @@ def test_sizes_that_were_not_declared_are_refused(sizes: Any, said: str) -> None
         check_ranges(table(), sizes)
 
 
+def placed(dtype: str, value: Any, size: int) -> Any:
+    """The bytes that an input becomes."""
+    data = np.empty(size, np.uint8)
+    host_values.place("x", dtype, value, data.ctypes.data)
+    return data
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "bool"])
 def test_a_tensor_comes_back_as_it_was(dtype: str) -> None:
     kind = getattr(torch, dtype)
     value = (torch.arange(12).view(3, 4) - 5).to(kind).t()
-    data = host_values.to_bytes("x", dtype, value)
+    data = placed(dtype, value, value.nbytes)
     assert torch.equal(host_values.as_tensor(data, dtype, (4, 3)), value)
     one = torch.tensor(2).to(kind)
-    found = host_values.as_tensor(host_values.to_bytes("x", dtype, one), dtype, ())
+    found = host_values.as_tensor(placed(dtype, one, one.nbytes), dtype, ())
     assert torch.equal(found, one)
 
 
-def test_arrays_are_rounded_to_bf16_and_widened_again() -> None:
-    values = np.linspace(-3, 3, 35, dtype=np.float32).reshape(5, 7).T
-    data = host_values.to_bytes("x", "bfloat16", values)
+@pytest.mark.parametrize("rows", [5, 1 << 18])
+def test_arrays_are_rounded_to_bf16_and_widened_again(rows: int) -> None:
+    """The last is shared by several threads, unevenly."""
+    values = np.random.default_rng(0).standard_normal((rows, 7), np.float32).T
+    values[:, :2] = np.array([[np.nan], [np.inf], [-np.inf], [0], [-0.0], [1e-40], [3e38]])[:, :1]
+    data = placed("bfloat16", values, 2 * values.size)
     wanted = torch.from_numpy(values.copy()).bfloat16()
-    assert torch.equal(host_values.as_tensor(data.copy(), "bfloat16", (7, 5)), wanted)
-    assert np.array_equal(host_values.as_array(data, "bfloat16", (7, 5)), wanted.float().numpy())
+    found = host_values.as_tensor(data, "bfloat16", values.shape)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+    wide = np.empty(4 * values.size, np.uint8)
+    move_values(data, "bfloat16", wide.ctypes.data, "float32")
+    widened = host_values.as_array(wide, "float32", values.shape)
+    np.testing.assert_array_equal(widened, wanted.float().numpy())
+
+
+def test_whole_numbers_are_not_made_of_floats() -> None:
+    data = np.zeros(8, np.uint8)
+    with pytest.raises(VccError, match="a dtype that is made of the other"):
+        move_values(data, "float32", np.zeros(8, np.uint8).ctypes.data, "int32")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +108,7 @@ def test_arrays_are_rounded_to_bf16_and_widened_again() -> None:
 )
 def test_other_values_are_refused(value: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        host_values.to_bytes("x", "float32", value)
+        host_values.place("x", "float32", value, 0)
 
 
 def test_what_is_no_tensor_is_refused() -> None:
