@@ -28,7 +28,7 @@ NATIVE := $(shell find csrc -type f) pyproject.toml
 
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: help demo install test lint types suite slow smoke wheel test-torch bench cross fuzz format clean
+.PHONY: help demo install test checks lint types suite slow smoke wheel test-torch bench cross fuzz format clean
 .PHONY: gpu-install gpu-bytecode gpu-test gpu-bench
 
 help:
@@ -52,7 +52,11 @@ demo: install
 	$(DEMO) run demo --require-warm --prompt "It is a truth" --max-new-tokens 40
 	$(DEMO) inspect cache
 
-test: lint types smoke suite
+test: checks suite
+
+# Two at a time, and each tells what it said when it is over; the suite has the machine for itself.
+checks: install
+	$(MAKE) --jobs=2 --output-sync=target lint types smoke
 
 # --- install ---------------------------------------------------------------------------------
 # Stamps live inside .venv: whoever removes it removes them. The editable install finds new Python
