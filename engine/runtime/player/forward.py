@@ -41,16 +41,13 @@ class Found:
     data: Bytes
 
 
-WHOLE = Shape(Mode.FULL, 1, 1, Parts.NONE)
-"""The only step of a forward whose sizes are all fixed."""
-
-
 @dataclass(frozen=True, slots=True)
 class ForwardTable:
-    """A table with the player that has it."""
+    """A table with the player that has it, and the steps that are graphs."""
 
     step: StepTable
     table: NodeTable
+    graphs: tuple[Shape, ...]
 
     @property
     def low(self) -> int:
@@ -61,11 +58,6 @@ class ForwardTable:
     def high(self) -> int:
         """Largest first size."""
         return self.step.high
-
-    @property
-    def graphs(self) -> tuple[Shape, ...]:
-        """One where all sizes are fixed; steps of other sizes are launched kernel by kernel."""
-        return () if self.table.symbols else (WHOLE,)
 
     def of_role(self, role: Role) -> list[TableTensor]:
         """Its tensors of a role, in order."""
@@ -157,10 +149,28 @@ class PlayedForward:
 
 
 def shape_for(sizes: Mapping[str, int]) -> Shape:
-    """The step of these sizes as the player sees it."""
-    if not sizes:
-        return WHOLE
-    return Shape(Mode.PLAIN, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
+    """The step of these sizes as the player sees it: a graph, or kernel by kernel without one."""
+    return Shape(Mode.FULL, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE)
+
+
+def graphs_of(table: NodeTable, captured: Sequence[int]) -> tuple[Shape, ...]:
+    """The steps of a forward's table that become graphs.
+
+    That is the only one where all sizes are fixed. Where one varies it is those of exactly these
+    sizes: rows beside a smaller step's are not known to leave it alone, so nothing is padded.
+    Where two vary there is none.
+
+    Args:
+        table: of the forward, for every size or for a range.
+        captured: sizes that have graphs.
+    """
+    if not table.symbols:
+        return (shape_for({}),)
+    if len(table.symbols) > 1:
+        return ()
+    (symbol,) = table.symbols
+    held = (size for size in captured if symbol.low <= size <= symbol.high)
+    return tuple(shape_for({symbol.name: size}) for size in held)
 
 
 def sizes_of(table: NodeTable, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:

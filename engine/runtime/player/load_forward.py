@@ -7,11 +7,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from vcc.engine.arena import Arena
+from vcc.engine.config.modes import GraphMode
 from vcc.engine.graphs.blob_names import STEP
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.runtime.player.boot_golden import check_some
 from vcc.engine.runtime.player.device import Device
-from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward
+from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward, graphs_of
 from vcc.engine.runtime.player.gemm_report import GemmReport
 from vcc.engine.runtime.player.gemms import Gemms, NoGemms, offer_gemms
 from vcc.engine.runtime.player.load import fill_weights
@@ -21,6 +22,7 @@ from vcc.engine.runtime.player.tables import OpenTable, open_tables, place_table
 from vcc.engine.runtime.settings import Boot
 
 if TYPE_CHECKING:
+    from vcc.engine.config.types import CompilationConfig
     from vcc.engine.graphs.table.types import NodeTable
     from vcc.engine.runtime.forward import Forward
 
@@ -68,7 +70,11 @@ def load_forward(boot: Boot) -> PlayedForward:
             check_some(boot, opened[0].handle)
         with boot.ledger.phase("memory"):
             placed = place_tables(opened, (1, 1), SLOTS, RING)
-        tables = [ForwardTable(*pair) for pair in zip(placed, known, strict=True)]
+        sizes = captured(boot.settings.compilation)
+        tables = [
+            ForwardTable(step, table, graphs_of(table, sizes))
+            for step, table in zip(placed, known, strict=True)
+        ]
         _ready(boot, device, tables, blobs, gemms)
         failed.pop_all()
     return PlayedForward(tables, arena, gemms)
@@ -87,12 +93,13 @@ def _ready(
         boot.events.note(str(gemms.report))
     with boot.ledger.phase("weights"):
         _fill(boot, device, tables[0], blobs)
+    fixed = not any(one.table.symbols for one in tables)
     with boot.ledger.phase("graphs"):
         for one in tables:
             if one.graphs:
-                one.step.handle.build(one.graphs, 1, 1)
-    if all(one.graphs for one in tables):
-        gemms.wait()  # their graphs have: what went wrong is known now
+                one.step.handle.build(one.graphs, int(fixed), 1)
+    if fixed:
+        gemms.wait()  # the graph has: what went wrong is known now
     if gemms.report.trouble:
         boot.events.note(str(gemms.report))
 
@@ -108,6 +115,12 @@ def _fill(boot: Boot, device: Device, one: ForwardTable, blobs: Mapping[str, byt
         return
     filled = fill_weights(boot, device, one.step.layout.weight_place, blobs)
     boot.events.note(f"weights: {filled.bytes} bytes at {filled.gb_per_second:.1f} GB/s")
+
+
+def captured(compilation: CompilationConfig) -> tuple[int, ...]:
+    """The sizes that have graphs."""
+    without = compilation.cuda_graph_mode is GraphMode.NONE
+    return () if without else tuple(compilation.capture_sizes or ())
 
 
 def _offered(

@@ -5,9 +5,9 @@
     python bench_forwards.py --kinds bert --batches 1 --firsts bert
 
 Random bf16 weights; 128 tokens a text, 224 x 224 pixels an image. The artifact of each cell has its
-sizes fixed, so that it is one CUDA graph; one more has a batch that varies (`--varying`), and is
-launched kernel by kernel. All peers compile at once (peer_forward.py), beside the artifacts; then
-products are recorded and chosen, and calls are timed one process after another:
+sizes fixed, so that it is one CUDA graph; one more has a batch that varies (`--varying`), with a
+graph for each captured size. All peers compile at once (peer_forward.py), beside the artifacts.
+Then products are recorded and chosen, and calls are timed one process after another:
 
 * call: inputs lie on the device, outputs stay there, the host waits;
 * host to host: inputs and outputs are arrays of the host.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from common import Row, models_folder
+from numpy.typing import NDArray
 
 LIMITS = {"default": 1.0}
 """What a call may take beside torch.compile, where sizes are fixed."""
@@ -20,6 +21,7 @@ RULE = 1.25
 """Errors beside those of the same model in bf16 (docs: the numbers rule)."""
 
 Told = dict[str, Any]
+Errors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,24 @@ def errors(cell: Cell, mine: Path, folder: Path) -> Told:
         )
     if found.keys() != exact.keys():
         return {"error": f"{len(found)} outputs, and not {len(exact)}"}
-    worst = 0.0
+    shares: dict[str, list[float]] = {}
     for name, wanted in exact.items():
         if found[name].shape != wanted.shape:
             return {"error": f"output {name} has shape {list(found[name].shape)}"}
         ours, theirs = found[name] - wanted, peer[name] - wanted
-        for measure in (lambda e: np.sqrt(np.mean(np.square(e))), lambda e: np.abs(e).max()):
-            share = float(measure(ours)) / (RULE * float(measure(theirs)))
-            worst = max(worst, share if np.isfinite(share) else np.inf)
-    return {"worst": round(worst, 3)}
+        shares[name] = [round(one(ours) / (RULE * one(theirs)), 3) for one in (rms, largest)]
+    every = [share for both in shares.values() for share in both]
+    return {"worst": max(every) if np.isfinite(every).all() else None, "rms_and_largest": shares}
+
+
+def rms(error: Errors) -> float:
+    """Root of the mean square."""
+    return float(np.sqrt(np.mean(np.square(error, dtype=np.float64))))
+
+
+def largest(error: Errors) -> float:
+    """The largest."""
+    return float(np.abs(error).max())
 
 
 def rows_of(cell: Cell, mine: Told, other: Told) -> Iterator[Row]:
@@ -87,7 +98,7 @@ def rows_of(cell: Cell, mine: Told, other: Told) -> Iterator[Row]:
         rule.get("worst"),
         "",
         1.0,
-        note=str(rule.get("error", "")),
+        note=str(rule.get("error", rule.get("rms_and_largest", ""))),
     )
     for way in ("eager", "default", "overhead"):
         yield from compared(cell, way, mine, other.get(way, other))

@@ -19,8 +19,8 @@ from common import TARGET, models_folder  # noqa: E402
 from forward_models import KINDS  # noqa: E402
 
 import vcc  # noqa: E402
-from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward, sizes_of  # noqa: E402
-from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, Read, Shape  # noqa: E402
+from vcc.engine.runtime.player.forward import ForwardTable, PlayedForward, shape_for, sizes_of  # noqa: E402
+from vcc.engine.runtime.player.handle import Inputs, Read, Shape  # noqa: E402
 
 HEAVY = ("torch", "triton", "transformers", "sympy")
 
@@ -30,8 +30,7 @@ def stepping(played: PlayedForward, shapes: dict[str, tuple[int, ...]]) -> tuple
     sizes = sizes_of(played._tables[0].table, shapes)
     taken: ForwardTable = played._table(sizes)
     handle = taken.step.handle
-    mode = Mode.PLAIN if sizes else Mode.FULL
-    shape, slot = Shape(mode, sizes.get("T", 1), sizes.get("B", 1), Parts.NONE), handle.slot()
+    shape, slot = shape_for(sizes), handle.slot()
     return lambda: handle.step(shape, 1, slot, Inputs.NONE, Read.NOTHING), (handle, shape)
 
 
@@ -77,6 +76,7 @@ def main() -> None:
         step, (handle, shape) = stepping(
             forward.forward, {name: value.shape for name, value in inputs.items()}
         )
+        told["graphs"] = handle.graphs(wait=True).ready
         waited = calls.timed(step, options.seconds)
         told |= {"call_us": waited.us, "rounds": waited.rounds}
         told["host_us"] = calls.timed(lambda: forward(inputs), options.seconds).us

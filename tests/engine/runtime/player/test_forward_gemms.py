@@ -81,6 +81,23 @@ def test_sizes_that_vary_take_the_smallest_entry_that_has_room(weights: Path) ->
     forward.close()
 
 
+def test_one_size_that_varies_has_graphs_of_the_captured_sizes_and_launches_others(
+    weights: Path,
+) -> None:
+    """Sizes 1, 2 and 4 are captured; nothing is padded."""
+    forward, _ = played(weights, varying_forward(3, 8))
+    handle = forward._tables[0].step.handle
+    assert handle.graphs(wait=True).ready == 2
+    before = handle.stats()
+    for rows in (1, 2, 3):
+        x = np.zeros((rows, 8, HIDDEN), np.float32)
+        assert forward({"x": x})["output_0"].shape == x.shape
+    after = handle.stats()
+    assert after["graph_launches"] - before["graph_launches"] == 2
+    assert after["plain_launches"] - before["plain_launches"] == 1
+    forward.close()
+
+
 def test_without_a_store_the_forward_computes_itself_and_says_what_it_lacks(weights: Path) -> None:
     forward, _ = played(weights, fixed_forward(FIXED))
     assert forward.lacking
