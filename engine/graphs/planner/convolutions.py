@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from vcc.engine.ops.triton.wrapped_convolution import CHANNELS, Form, convolved_places
+from vcc.engine.ops.triton.wrapped_convolution import CHANNELS, TILES, Form, convolved_places
 from vcc.engine.ops.triton.wrapped_product import batched
 from vcc.engine.torch_shim.strides import dense
 
@@ -40,6 +40,7 @@ def by_pixels(node: Node) -> bool:
     image, weight = (one.meta["val"] for one in given[:2])
     _, channels, *sizes = image.shape
     known = len(sizes) == 2 and all(isinstance(size, int) for size in (channels, *sizes))
+    known = known and image.element_size() in TILES
     multiple = ALIGNED if is_point(weight.shape[2:], given[4]) else CHANNELS
     return known and given[8] == 1 and channels % multiple == 0
 
