@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import convolution_cases, product_cases
 from support.checkpoints import write_redrawn
 from support.gpu_jobs import python, vcc
 from support.numbers import assert_fp32_close, assert_low_precision
@@ -196,6 +197,14 @@ def test_a_forward_is_that_of_transformers(
             for side in (found, exact, peers)
         ]
         assert_low_precision(*sides)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_kernels_of_forwards_are_held_on_a_device(dtype: torch.dtype) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.manual_seed(0)
+    product_cases.check(dtype, "cuda")
+    convolution_cases.check(dtype, "cuda")
 
 
 FACTORY = '''"""Attention by torch's own function, a grouped convolution, and a buffer."""
