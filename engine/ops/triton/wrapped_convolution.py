@@ -121,7 +121,9 @@ def choice(places: Any, filters: int, depth: int, channels: int, item: int) -> t
         channels: of the image.
         item: bytes of an element.
     """
-    fitting = [one for one in TILES[item] if channels % one.k == 0]
+    least = min(one.n for one in TILES[item])
+    whole = max(filters, least)  # a wider tile computes columns that nobody wants
+    fitting = [one for one in TILES[item] if channels % one.k == 0 and one.n <= whole]
     if not isinstance(places, int):
         return fitting[-1], 1
     for one in fitting:

@@ -51,5 +51,11 @@ def test_few_places_are_cut_along_their_sum(
     assert parts == 1 or programs < ENOUGH
 
 
+@pytest.mark.parametrize("filters", [8, 64, 100, 128])
+def test_no_tile_is_wider_than_the_filters_or_the_least(filters: int) -> None:
+    tile, _ = choice(1 << 20, filters, 576, 64, 2)
+    assert tile.n == (128 if filters == 128 else 64)
+
+
 def test_sizes_that_move_have_one_tile_and_no_parts() -> None:
     assert choice("N", 64, 576, 64, 2) == (TILES[2][-1], 1)
