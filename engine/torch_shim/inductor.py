@@ -40,13 +40,14 @@ def check_options(options: Mapping[str, object]) -> None:
 
     known: Any = config
     for name, value in options.items():
-        if name not in known.get_config_copy():
+        try:
+            kind = known.get_type(name)
+        except KeyError as error:
             raise ConfigError(
                 f'Inductor of torch {torch.__version__} has no option "{name}"',
                 "inductor_config is handed to it as it is",
                 _nearest(name, known.get_config_copy()),
-            )
-        kind = known.get_type(name)
+            ) from error
         if not fits(value, kind):
             raise ConfigError(
                 f'Inductor\'s option "{name}" cannot be {value!r:.60}',

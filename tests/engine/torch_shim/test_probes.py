@@ -7,6 +7,7 @@ tracing needs are in `test_probes_trace.py`, of graph nodes in `test_probes_node
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -165,6 +166,21 @@ def test_inductor_options_have_kinds(name: str, good: object, bad: object, takes
     with pytest.raises(ConfigError, match=f'option "{name}" cannot be') as caught:
         inductor.check_options({name: bad})
     assert takes in caught.value.why
+
+
+def test_inductor_options_of_its_own_defaults_are_taken() -> None:
+    """Also under names that stand for another option."""
+    from torch._inductor import config
+
+    names = [*config.get_config_copy(), "force_disable_caches"]  # type: ignore[attr-defined]
+    values = {name: _value(config, name) for name in names}
+    plain = {n: v for n, v in values.items() if isinstance(v, bool | int | float | str)}
+    assert len(plain) > 300
+    inductor.check_options(plain)
+
+
+def _value(config: Any, name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), config)
 
 
 def test_a_whole_number_is_a_float_and_what_holds_several_takes_no_scalar() -> None:
