@@ -2,7 +2,7 @@
 
 A build and a run go through the same functions, without torch, so that both mean the same thing
 by the same words. A run states the *base* in full; of the *open* fields it states those that its
-user named, and anything answers the rest.
+user named or that decide what is computed, and anything answers the rest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from vcc.engine.config.modes import Dtype, KvDtype, Platform
 from vcc.engine.config.resolve import PlatformFacts, Reason, Resolved, resolve
 from vcc.engine.config.target import Target
 from vcc.engine.config.types import CompilationConfig, ModelConfig, ParallelConfig
+from vcc.engine.models.lengths import computes_by_length, positions_of, usual_length
 from vcc.engine.models.lora.spec import check_lora
 from vcc.engine.models.quant.kv import check_cache
 from vcc.engine.models.quant.target import check_target
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 KNOWN_OPS = names.KNOWN_OPS
 """Names of the custom ops, as the operator layers have them."""
-
-DEFAULT_POSITIONS = 2048
-"""Positions of a model whose config does not say."""
 
 _BASE = (
     *("model.digest", "model.dtype", "model.kv_cache_dtype", "model.quantisation"),
@@ -159,8 +157,8 @@ def settle(request: BuildRequest) -> Settled:
     check_parallel(request.parallel, _experts(request.source))
     model = resolve_model(
         request.model,
-        positions=_positions(request.source),
-        usual=_usual(request.source),
+        positions=positions_of(request.source),
+        usual=usual_length(request.source),
         dtype=_stored_dtype(request.source),
         platform=request.target.platform,
         quantisation=_quantisation(request),
@@ -188,11 +186,6 @@ def _quantisation(request: BuildRequest) -> str | None:
 def _kv_cache(source: Source) -> KvDtype | None:
     """What the checkpoint has scales for."""
     return KvDtype.FP8 if source.kind == "decoder" and source.spec.kv is not None else None
-
-
-def _usual(source: Source) -> int:
-    """Tokens of a sequence where nobody says; 0 where the config's positions are it."""
-    return source.spec.usual_length if source.kind == "decoder" else 0
 
 
 def _experts(source: Source) -> int:
@@ -254,6 +247,8 @@ def _stated(request: BuildRequest) -> frozenset[str]:
         labels.add("config.capture_sizes")  # what it is folded into
     if request.target_named and request.target.platform is Platform.CUDA:
         labels.add("target")
+    if computes_by_length(request.source):
+        labels.add("model.max_model_len")  # code for another length gives other tokens
     sources = {
         **source_entries(request.compilation.user_passes or ()),
         **layer_entries(decided(request.compilation.custom_ops or ())),
@@ -271,13 +266,6 @@ def config_entries(config: CompilationConfig | ModelConfig | ParallelConfig) -> 
     pairs = (*key_entries(config, "code"), *key_entries(config, "plan"))
     level = dict(key_entries(config, "none")).get("config.level")
     return dict(pairs) if level is None else dict(pairs) | {"config.level": level}
-
-
-def _positions(source: Source) -> int:
-    found = source.config.get("max_position_embeddings")
-    if source.kind == "decoder" and found is None:  # under another name, or left out
-        return source.spec.max_positions
-    return found if isinstance(found, int) and found > 0 else DEFAULT_POSITIONS
 
 
 def _stored_dtype(source: Source) -> Dtype:
