@@ -33,12 +33,15 @@ def made_module(settled: Settled) -> torch.nn.Module | None:
     return build_module(factory) if own and factory is not None else None
 
 
-def trace_request(settled: Settled, made: torch.nn.Module | None = None) -> TraceRequest:
+def trace_request(
+    settled: Settled, made: torch.nn.Module | None = None, *, whole: bool = False
+) -> TraceRequest:
     """What to trace for a request.
 
     Args:
         settled: the request.
         made: of `made_module`, to be traced for torch's default device.
+        whole: attention of a model in a directory is a call of torch's own function.
 
     Raises:
         ModelError: a factory fails or its inputs are not declared.
@@ -53,7 +56,7 @@ def trace_request(settled: Settled, made: torch.nn.Module | None = None) -> Trac
     if source.factory is None:
         raise UsageError(f"{source.name} names no factory")
     if isinstance(source.factory, CheckpointRef):
-        return forward_trace(source.factory, source.shapes, dtype)
+        return forward_trace(source.factory, source.shapes, dtype, whole=whole)
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
     if made is not None:
         return module_trace(made, source.shapes, dtype, once=once, absent=True)

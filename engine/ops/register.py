@@ -12,7 +12,7 @@ import torch
 from vcc.cache.errors import IntegrityError
 from vcc.engine import native
 from vcc.engine.config.environment import read_environment
-from vcc.engine.ops import native_fused, native_torch, schemas
+from vcc.engine.ops import native_attention, native_fused, native_torch, schemas
 from vcc.engine.ops.cuda import eager
 
 
@@ -47,6 +47,7 @@ def _load() -> _Loaded:
     library = torch.library.Library(schemas.NAMESPACE, "DEF")
     schemas.define(library)
     eager.define(library)
+    native_attention.define(library)
     backend = _load_compiled()
     if backend.name == "cpu" and torch.version.cuda is not None:
         eager.hand_over(read_environment().libcuda)

@@ -76,3 +76,13 @@ def launch_arguments(node: Node) -> Mapping[str, Any]:
     given: Any = node.kwargs
     constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
     return {**constants, **given["kwargs"]}
+
+
+def keep_strides(node: Node) -> None:
+    """Let Inductor give a launch its tensors with the very strides of their fake values.
+
+    Without it they are those of a launch in the program of a user only, and else in their order.
+    """
+    if is_triton_launch(node):
+        values = map_arg(dict(node.kwargs), lambda one: one.meta["val"])
+        node.meta["eager_input_vals"] = ((), values)

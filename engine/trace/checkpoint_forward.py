@@ -14,14 +14,18 @@ from vcc.engine.trace.trace import TraceRequest
 
 
 def forward_trace(
-    ref: CheckpointRef, shapes: tuple[InputShape, ...], dtype: torch.dtype
+    ref: CheckpointRef, shapes: tuple[InputShape, ...], dtype: torch.dtype, *, whole: bool = False
 ) -> TraceRequest:
     """What to trace for a model in a directory; nothing of its weights is allocated.
+
+    Args:
+        ref, shapes, dtype: of the source.
+        whole: attention is a call of torch's own function, and not products and a softmax.
 
     Raises:
         ModelError: the model cannot be made, has no input of a name, or too few positions.
     """
-    module = forward_module(ref, dtype, [shape.name for shape in shapes])
+    module = forward_module(ref, dtype, [shape.name for shape in shapes], whole=whole)
     check_positions(ref, module, shapes)
     axes, dynamic = axes_of(shapes)
     constants, mode = as_meta(module), fake_mode()

@@ -117,8 +117,9 @@ def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]
     """The trace, and the pieces of every range of tokens."""
     dump = Dump(planning.settled.request.keep)
     ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
-    with planning.stage("trace"), torch.device("cuda"), plain_attention():
-        traced = trace(trace_request(planning.settled, made))
+    note = planning.events.note
+    with planning.stage("trace"), torch.device("cuda"), plain_attention(note):
+        traced = trace(trace_request(planning.settled, made, whole=True))
         planning.counters.add("traces")
         dump.graph("traced", traced)
     with planning.stage("passes"):

@@ -19,9 +19,10 @@ from vcc.engine.models.checkpoint_forward import (
 )
 from vcc.engine.models.shapes import InputShape
 from vcc.engine.models.transformers.model import make_model
+from vcc.engine.models.transformers.whole_attention import EAGER, make_whole
 
-ATTENTION = "eager"
-"""Which attention a plain forward is traced with: plain torch, which Inductor compiles."""
+ATTENTION = EAGER
+"""Which attention a plain forward has where it is not whole: plain torch, compiled by Inductor."""
 
 
 class TracedForward(nn.Module):
@@ -31,16 +32,21 @@ class TracedForward(nn.Module):
         ref: which model.
         dtype: of its weights and floats.
         inputs: names of its inputs.
+        whole: attention is a call of torch's own function, of which a trace makes an operator.
 
     Raises:
         ModelError: the model cannot be made, or has no input of a name.
     """
 
-    def __init__(self, ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str]) -> None:
+    def __init__(
+        self, ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str], *, whole: bool = False
+    ) -> None:
         super().__init__()
-        self.model = make_model(
-            ref.attribute, json.loads(ref.text), dtype, attn_implementation=ATTENTION
-        )
+        config = json.loads(ref.text)
+        if whole:
+            self.model = make_whole(ref.attribute, config, dtype)
+        else:
+            self.model = make_model(ref.attribute, config, dtype, attn_implementation=ATTENTION)
         self.model.config.use_cache = False
         _check_inputs(ref, self.model, inputs)
 
@@ -62,7 +68,9 @@ class TracedForward(nn.Module):
         return self.requires_grad_(False)
 
 
-def forward_module(ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str]) -> TracedForward:
+def forward_module(
+    ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str], *, whole: bool = False
+) -> TracedForward:
     """The module, whose `forward` names its inputs; arguments and errors as of the class."""
 
     class Named(TracedForward):
@@ -76,7 +84,7 @@ def forward_module(ref: CheckpointRef, dtype: torch.dtype, inputs: Sequence[str]
     parameters = [inspect.Parameter(name, kinds) for name in ("self", *inputs)]
     signature: Any = inspect.Signature(parameters)
     Named.forward.__signature__ = signature  # type: ignore[attr-defined]
-    return Named(ref, dtype, inputs)
+    return Named(ref, dtype, inputs, whole=whole)
 
 
 def _check_inputs(ref: CheckpointRef, model: nn.Module, inputs: Sequence[str]) -> None:

@@ -128,7 +128,12 @@ OPERATORS = (
 
 def large_shared(tensor: Tensor) -> bool:
     """Whether the tensor's device has LARGE_SHARED; in a build, the device that it is for."""
+    return shared_memory(tensor) >= LARGE_SHARED
+
+
+def shared_memory(tensor: Tensor) -> int:
+    """Bytes that a block may have on the tensor's device; in a build, on the one that it is for."""
     if not tensor.is_cuda:
-        return False  # the interpreter
+        return 0  # the interpreter
     properties: Any = torch.cuda.get_device_properties(tensor.device)
-    return int(properties.shared_memory_per_block_optin) >= LARGE_SHARED
+    return int(properties.shared_memory_per_block_optin)

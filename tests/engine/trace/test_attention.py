@@ -53,3 +53,63 @@ def test_attention_with_dropout_stays_torchs() -> None:
     with plain_attention():
         found = functional.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     assert torch.equal(found, wanted)
+
+
+def calls(*given: torch.Tensor, **options: Any) -> tuple[int, list[str]]:
+    """How many calls of our operator a trace has, and what it notes."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    notes: list[str] = []
+
+    def attend(*tensors: torch.Tensor) -> torch.Tensor:
+        return functional.scaled_dot_product_attention(*tensors, **options)
+
+    with plain_attention(notes.append):
+        graph = make_fx(attend)(*given).graph
+    ours = torch.ops.vcc.plain_attention.default
+    return len(graph.find_nodes(op="call_function", target=ours)), notes
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_our_kernel_takes_is_one_call(case: str) -> None:
+    assert calls(*inputs(2 if case == "grouped" else 4), **CASES[case]) == (1, [])
+
+
+Q = torch.randn(2, 4, 5, 8)
+NOT_TAKEN: dict[str, tuple[tuple[torch.Tensor, ...], dict[str, Any], str]] = {
+    "rank": ((Q[None], Q[None], Q[None]), {}, "tensors of 5, 5, 5 dimensions"),
+    "type": ((Q.double(), Q.double(), Q.double()), {}, "elements are float64, float64, float64"),
+    "width": ((Q.repeat(1, 1, 1, 17),) * 2 + (Q,), {}, "a head has more than 128 values"),
+    "batch": ((Q, Q[:1], Q[:1]), {}, "sizes [2, 4, 5, 8], [1, 4, 5, 8], [1, 4, 5, 8] repeat"),
+    "mask": ((Q,) * 3, {"attn_mask": torch.ones(5, 5).double()}, "its mask is float64"),
+    "larger": (
+        (Q[:1],) * 3,
+        {"attn_mask": torch.ones(2, 1, 5, 5) > 0},
+        "its mask of [2, 1, 5, 5] is no part of [1, 4, 5, 5]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_TAKEN)
+def test_what_it_does_not_take_is_said_once(case: str) -> None:
+    given, options, why = NOT_TAKEN[case]
+    found = calls(*given, **options)
+    assert found == (0, [f"attention is products and a softmax: {why}"])
+
+
+def test_a_reason_is_not_repeated() -> None:
+    notes: list[str] = []
+    with plain_attention(notes.append):
+        for _ in range(2):
+            functional.scaled_dot_product_attention(*(Q.double(),) * 3)
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_operator_is_what_its_fake_says(dtype: torch.dtype) -> None:
+    from torch.library import opcheck
+
+    q, k, v = (one.to(dtype) for one in inputs(2))
+    mask = torch.rand(5, 7) > 0.5
+    for given in ((q, k, v, mask, False, 0.3), (q[0], q[0], q[0], None, True, 0.3)):
+        opcheck(torch.ops.vcc.plain_attention.default, given)
