@@ -7,7 +7,7 @@ import torch
 from vcc.cache.errors import UsageError
 from vcc.engine.config.modes import CompileMode
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.models.build_module import build_module
+from vcc.engine.models.build_module import made_by
 from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.models.lora.spec import lora_of
 from vcc.engine.models.traced_keys import binding_info, is_traced
@@ -30,7 +30,7 @@ def made_module(settled: Settled) -> torch.nn.Module | None:
     """
     factory = settled.request.source.factory
     own = factory is not None and not isinstance(factory, CheckpointRef)
-    return build_module(factory) if own and factory is not None else None
+    return made_by(factory) if own and factory is not None else None
 
 
 def trace_request(
@@ -60,7 +60,7 @@ def trace_request(
     once = settled.resolved.config.mode is CompileMode.DYNAMO_TRACE_ONCE
     if made is not None:
         return module_trace(made, source.shapes, dtype, once=once, absent=True)
-    return module_trace(build_module(source.factory), source.shapes, dtype, once=once)
+    return module_trace(made_by(source.factory), source.shapes, dtype, once=once)
 
 
 def torch_name(settled: Settled) -> str:

@@ -16,6 +16,11 @@ from vcc.engine.models.factory import FactoryRef, LiveRef
 
 
 def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
+    """The module of `made_by` in evaluation mode; arguments and errors as there."""
+    return made_by(ref, root).eval()
+
+
+def made_by(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     """Import the factory and call it, or take the module it names or holds.
 
     Args:
@@ -23,7 +28,7 @@ def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
         root: directory searched before `sys.path`; the working directory by default.
 
     Returns:
-        The module in evaluation mode.
+        The module in the mode in which the factory gives it; one that is held in evaluation mode.
 
     Raises:
         ModelError: the import or the call fails, the name is missing, or no nn.Module comes back.
@@ -35,8 +40,12 @@ def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
         made = _called(ref, found)
     if not isinstance(made, nn.Module):
-        raise ModelError(f"{ref} gives no nn.Module", f"it gives a {type(made).__name__}")
-    return made.eval()
+        raise ModelError(
+            f"{ref} gives no nn.Module",
+            f"it gives a {type(made).__name__}",
+            "return the module from the function, or name an nn.Module itself",
+        )
+    return made
 
 
 def named_object(ref: FactoryRef, root: Path | None = None) -> Any:

@@ -11,9 +11,10 @@ from vcc.cache.digest import Digest
 from vcc.cache.errors import IntegrityError, MissingArtifact, ModelError
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
-from vcc.engine.models.build_module import build_module
+from vcc.engine.models.build_module import made_by
 from vcc.engine.models.checkpoint_forward import CheckpointRef
 from vcc.engine.models.expressions import FromTensor, parse
+from vcc.engine.models.training_mode import training_note
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.binding import Binder
 from vcc.engine.runtime.forward import Forward, ForwardRunner, RangedForward, RangeRunner
@@ -115,7 +116,10 @@ def _module(boot: Boot) -> torch.nn.Module:
         names = [shape.name for shape in boot.source.shapes]
         made = forward_module(boot.source.factory, _dtype(boot), names)
         return made.assign(_bound(boot))
-    module = build_module(boot.source.factory).to(_dtype(boot))
+    module = made_by(boot.source.factory)
+    if told := training_note(module):
+        boot.events.note(told)
+    module = module.eval().to(_dtype(boot))
     if boot.source.tensors:
         own = module.state_dict()
         found = _from_file(boot, list(own))

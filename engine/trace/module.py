@@ -9,6 +9,7 @@ import torch
 
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.shapes import Dim, InputShape, check_declared
+from vcc.engine.models.training_mode import training_note
 from vcc.engine.models.transformers.model import as_empty, as_meta
 from vcc.engine.torch_shim.fake import fake_mode
 from vcc.engine.trace.trace import Axis, TraceRequest
@@ -25,7 +26,8 @@ def module_trace(
     """What to trace for a module: every dimension of a declared input, fixed or a range.
 
     Args:
-        module: of a factory, on the CPU.
+        module: of a factory, on the CPU; it is traced in evaluation mode, and what that changes
+            is noted.
         shapes: of its inputs.
         dtype: of its floats.
         once: branches on sizes go the way of the examples, for every size.
@@ -36,7 +38,8 @@ def module_trace(
         ModelError: no input shape is declared.
     """
     check_declared(shapes)
-    module = module.to(dtype)
+    told = training_note(module)
+    module = module.to(dtype).eval()
     axes, dynamic = axes_of(shapes)
     constants = as_meta(module) if absent else dict(module.named_buffers())
     mode = fake_mode() if absent else None
@@ -44,7 +47,8 @@ def module_trace(
         if absent:
             as_empty(module)
         arguments = {shape.name: example_of(shape, dtype) for shape in shapes}
-    return TraceRequest(module, arguments, dynamic, axes, constants, mode, once=once)
+    notes = (told,) if told else ()
+    return TraceRequest(module, arguments, dynamic, axes, constants, mode, once=once, notes=notes)
 
 
 def axes_of(shapes: tuple[InputShape, ...]) -> tuple[tuple[Axis, ...], dict[str, dict[int, Any]]]:

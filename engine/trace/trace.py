@@ -45,6 +45,7 @@ class TraceRequest:
             is dropped: the graph stands for every declared size.
         positions: the input that says where tokens are, for a model that was written for one
             sequence and must keep the rows of several apart; empty for any other.
+        notes: what the user is told of the module.
     """
 
     module: torch.nn.Module
@@ -55,6 +56,7 @@ class TraceRequest:
     mode: Any = None
     once: bool = False
     positions: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def trace(request: TraceRequest) -> Traced:
@@ -91,7 +93,7 @@ def trace(request: TraceRequest) -> Traced:
         placeholders=placeholders,
         ranges=ranges,
         constants=_constants(placeholders, shim.lifted_constants(program), request),
-        notes=_decided(program) if request.once else (),
+        notes=(*request.notes, *(_decided(program) if request.once else ())),
     )
 
 

@@ -122,6 +122,8 @@ def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]
         traced = trace(trace_request(planning.settled, made, whole=True))
         planning.counters.add("traces")
         dump.graph("traced", traced)
+    for told in traced.notes:
+        planning.events.note(told)
     with planning.stage("passes"):
         passed = run_passes(traced, ranging)
     with planning.stage("partition"):

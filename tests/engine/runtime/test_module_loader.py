@@ -31,7 +31,7 @@ class Odd(nn.Linear):
 
 
 def booting(monkeypatch: pytest.MonkeyPatch, module: nn.Module, file: Path | None = None) -> Any:
-    monkeypatch.setattr(module_loader, "build_module", lambda factory: module)
+    monkeypatch.setattr(module_loader, "made_by", lambda factory: module)
     dtype = SimpleNamespace(torch_name="float32")
     return SimpleNamespace(
         ledger=Ledger(),
