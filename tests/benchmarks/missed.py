@@ -36,12 +36,6 @@ WHY = {
         "[0021](decisions/0021-short-arithmetic-of-16-bit-kernels.md). Triton's rows are its "
         "own kernels, which stand where there is no cubin of ours."
     ),
-    "forwards": (
-        "Host to host, an image for a model in bf16 is rounded on the host and an output in bf16 "
-        "comes back as fp32, twice the bytes; the peers round on the device and give bf16. "
-        "Filters of several taps are laid out anew in each call "
-        "([0027](decisions/0027-images-lie-by-pixel.md))."
-    ),
     "scaled_mm": (
         "Rows without the store are Triton's kernel, which takes sums out of the tensor cores "
         "as [0020](decisions/0020-bounds-of-fp8.md) asks; 24 tilings were timed for few and for "
