@@ -8,6 +8,7 @@ import torch
 from torch.fx import Graph, Node
 
 from vcc.engine.ops.native_attention import NAME
+from vcc.engine.ops.register import load_ops
 from vcc.engine.ops.triton.wrapped_attention import attended
 from vcc.engine.passes.rewrite import calls, fake_value, prune
 from vcc.engine.torch_shim.inline import inline, traced_call
@@ -25,6 +26,7 @@ def place_attention(graph: Graph) -> None:
     Args:
         graph: Inductor's, after its own passes; nodes have fake values.
     """
+    load_ops()  # a piece of plain operators comes without them
     for node in list(calls(graph, getattr(torch.ops.vcc, NAME).default)):
         _read_once(node)
         known = set(graph.nodes)
