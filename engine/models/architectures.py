@@ -12,6 +12,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.models.architecture_table import ARCHITECTURES, REFUSED, Architecture
 from vcc.engine.models.config_fields import (
     flag,
+    mend,
     name_in,
     positive,
     scalar,
@@ -62,7 +63,7 @@ def spec_of(config: Config) -> DecoderSpec:
         intermediate=positive(config, "intermediate_size"),
         layers=layers,
         heads=heads,
-        kv_heads=whole(config, "num_key_value_heads", row.kv_heads) or heads,
+        kv_heads=_kv_heads(config, row, heads),
         head_dim=head_dim,
         max_positions=positive(config, "max_position_embeddings", row.max_positions),
         eps=scalar(config, "rms_norm_eps", row.eps),
@@ -111,12 +112,19 @@ def _switch(config: Config, rule: bool | str, default: bool = False) -> bool:
     return flag(config, rule, default) if isinstance(rule, str) else rule
 
 
+def _kv_heads(config: Config, row: Architecture, heads: int) -> int:
+    """Key heads: null means as many as query heads, absent the architecture's default."""
+    default = heads if "num_key_value_heads" in config else row.kv_heads or heads
+    return positive(config, "num_key_value_heads", default)
+
+
 def _score_scale(config: Config, row: Architecture, head_dim: int) -> float:
     if not row.pre_attn_scalar:
         return float(head_dim**-0.5)
-    scaled = scalar(config, "query_pre_attn_scalar", 256.0)
+    field = "query_pre_attn_scalar"
+    scaled = scalar(config, field, 256.0)
     if scaled <= 0:
-        raise ModelError("query_pre_attn_scalar must be positive", f"it is {scaled}")
+        raise ModelError("query_pre_attn_scalar must be positive", f"it is {scaled}", mend(field))
     return float(scaled**-0.5)
 
 
@@ -128,7 +136,8 @@ def _cap(config: Config, field: str, default: float | None) -> float:
 
 
 def _head_dim(config: Config, row: Architecture, hidden: int, heads: int) -> int:
-    given = whole(config, "head_dim", row.head_dim, WIDEST_HEAD)
+    stated = config.get("head_dim") is not None
+    given = (positive if stated else whole)(config, "head_dim", row.head_dim, WIDEST_HEAD)
     if not given and hidden % heads:
         raise ModelError(
             "hidden_size is not a multiple of num_attention_heads",
@@ -137,7 +146,9 @@ def _head_dim(config: Config, row: Architecture, hidden: int, heads: int) -> int
         )
     size = given or hidden // heads
     if size > WIDEST_HEAD:
-        raise ModelError("heads are too wide", f"{size} values, at most {WIDEST_HEAD}")
+        raise ModelError(
+            "heads are too wide", f"{size} values, at most {WIDEST_HEAD}", mend("head_dim")
+        )
     return size
 
 
@@ -146,7 +157,12 @@ def _checked(spec: DecoderSpec, config: Config) -> DecoderSpec:
         raise ModelError(
             "num_attention_heads is not a multiple of num_key_value_heads",
             f"{spec.heads} and {spec.kv_heads}",
+            mend("num_attention_heads", "num_key_value_heads"),
         )
     if config.get("use_bidirectional_attention"):
-        raise ModelError("use_bidirectional_attention is not supported", "decoders are causal here")
+        raise ModelError(
+            "use_bidirectional_attention is not supported",
+            "decoders are causal here",
+            "take a model that generates; this one is for embeddings",
+        )
     return spec

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.config_fields import flag, name_in, positive, whole
+from vcc.engine.models.config_fields import flag, mend, name_in, positive, whole
 
 Config = Mapping[str, Any]
 
@@ -87,7 +87,10 @@ def _sparse_layers(config: Config, layers: int) -> tuple[bool, ...]:
     step = positive(config, "decoder_sparse_step", 1)
     dense = config.get("mlp_only_layers") or []
     if not isinstance(dense, list) or any(type(i) is not int or i < 0 for i in dense):
-        raise ModelError("mlp_only_layers is no list of layer numbers", f"it is {dense!r:.80}")
+        why = f"it is {dense!r:.80}"
+        raise ModelError(
+            "mlp_only_layers is no list of layer numbers", why, mend("mlp_only_layers")
+        )
     return tuple(i not in dense and (i + 1) % step == 0 for i in range(layers))
 
 
@@ -95,6 +98,8 @@ def _checked(config: Config, spec: ExpertSpec) -> ExpertSpec:
     name_in(config, "hidden_act", "silu", ("silu", "swish"))  # of the experts' kernels
     if spec.top_k > spec.count:
         raise ModelError(
-            "num_experts_per_tok is above the number of experts", f"{spec.top_k} of {spec.count}"
+            "num_experts_per_tok is above the number of experts",
+            f"{spec.top_k} of {spec.count}",
+            mend("num_experts_per_tok"),
         )
     return spec

@@ -19,6 +19,7 @@ from vcc.engine.models.remote_code import remote_code
 from vcc.engine.models.tensor_info import SIZES, TensorInfo
 
 NO_WEIGHTS = "none"
+FLOATS = ("float64", "float32", "bfloat16", "float16")
 _TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -53,6 +54,7 @@ def read_directory(place: Path, weights: str | None, trusted: bool = False) -> H
         ModelError: something is missing, in part here, unsupported or contradictory.
     """
     config = _config(place)
+    _check_dtype(config)
     if forward_name(config) is not None:
         return _forward(config, place, weights, trusted)
     spec = spec_of(config)
@@ -99,6 +101,18 @@ def declared_dtype(config: Mapping[str, Any]) -> str | None:
     declared = config.get("dtype") or config.get("torch_dtype")
     name = declared.removeprefix("torch.") if isinstance(declared, str) else ""
     return name if name in SIZES else None
+
+
+def _check_dtype(config: Mapping[str, Any]) -> None:
+    """Refuse a declared dtype that no weights are computed in; null leaves it to the weights."""
+    for name in ("dtype", "torch_dtype"):
+        given = config.get(name)
+        if given is not None and str(given).removeprefix("torch.") not in FLOATS:
+            raise ModelError(
+                f"{name} of config.json is not a dtype of weights",
+                f"it is {given!r:.80}",
+                f"known: {', '.join(FLOATS)}; null takes that of the weights",
+            )
 
 
 def _config(place: Path) -> Mapping[str, Any]:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcc.cache.errors import ModelError
+from vcc.engine.models.config_fields import mend
+
+SETTINGS = mend("rope_parameters (rope_scaling in older files)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,11 @@ def rope_of(
             "remove partial_rotary_factor from config.json if the model was trained without it",
         )
     if dim < 2 or dim % 2 or dim > head_dim:
-        raise ModelError("the rotary dimension must be even and fit the head", f"it is {dim}")
+        why = f"it is {dim} of {head_dim}"
+        raise ModelError("the rotary dimension must be even and fit the head", why, SETTINGS)
     base = _number(given, "rope_theta", config.get("rope_theta"), theta)
     if base <= 1.0:
-        raise ModelError("rope_theta must be above 1", f"it is {base}")
+        raise ModelError("rope_theta must be above 1", f"it is {base}", mend("rope_theta"))
     return _KINDS[kind](_with_original(given, config), base, dim, _longest(config))
 
 
@@ -97,12 +101,15 @@ def settings_in(config: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         ModelError: they are no object.
     """
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if not isinstance(given, Mapping):
-        raise ModelError(
-            "the rope settings of config.json are not an object", f"found {given!r:.80}"
-        )
-    return given
+    found = {name: config.get(name) for name in ("rope_scaling", "rope_parameters")}
+    for name, given in found.items():
+        if given is not None and not isinstance(given, Mapping):
+            raise ModelError(
+                "the rope settings of config.json are not an object",
+                f"{name} is {given!r:.80}",
+                mend(name),
+            )
+    return found["rope_scaling"] or found["rope_parameters"] or {}
 
 
 def _parameters(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -150,14 +157,16 @@ def _number(given: Mapping[str, Any], name: str, other: Any = None, default: flo
     value = other if value is None else value
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**63:
-        raise ModelError(f"{name} of the rope settings is not a usable number", f"it is {value!r}")
+        why = f"it is {value!r:.80}"
+        raise ModelError(f"{name} of the rope settings is not a usable number", why, mend(name))
     return float(value)
 
 
 def _required(given: Mapping[str, Any], kind: str, name: str, other: Any = None) -> float:
     value = _number(given, name, other)
     if not value:
-        raise ModelError(f"rope type {kind!r} needs {name}", "it is missing or 0 in config.json")
+        why = "it is missing or 0 in config.json"
+        raise ModelError(f"rope type {kind!r} needs {name}", why, mend(name))
     return value
 
 
@@ -178,6 +187,7 @@ def _llama3(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> R
         raise ModelError(
             "rope type 'llama3' needs low_freq_factor below high_freq_factor",
             f"they are {low} and {high}",
+            SETTINGS,
         )
     original = _required(given, "llama3", "original_max_position_embeddings", longest)
     return RopeSpec("llama3", theta, dim, factor, int(original), low, high)
@@ -191,6 +201,7 @@ def _yarn(given: Mapping[str, Any], theta: float, dim: int, longest: int) -> Rop
         raise ModelError(
             "the rope settings are out of range",
             f"original_max_position_embeddings {original}, beta_slow {slow}, beta_fast {fast}",
+            SETTINGS,
         )
     truncate = bool(given.get("truncate", True))
     attention = _number(given, "attention_factor") or _yarn_attention(given, factor)
@@ -212,7 +223,8 @@ def _longrope(given: Mapping[str, Any], theta: float, dim: int, longest: int) ->
     """Long context by a divisor for each frequency (LongRoPE, arXiv 2402.13753)."""
     original = _required(given, "longrope", "original_max_position_embeddings", longest)
     if original < 2:
-        raise ModelError("the rope settings are out of range", f"original length {original}")
+        why = f"original length {original}"
+        raise ModelError("the rope settings are out of range", why, SETTINGS)
     factor = _number(given, "factor") or longest / original
     told = 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
     short, long = (_divisors(given, f"{name}_factor", dim // 2) for name in ("short", "long"))
@@ -232,7 +244,8 @@ def _divisors(given: Mapping[str, Any], name: str, count: int) -> tuple[float, .
     values = given.get(name)
     if not isinstance(values, list) or len(values) != count:
         found = f"{len(values)} numbers" if isinstance(values, list) else f"{values!r:.40}"
-        raise ModelError(f"rope type 'longrope' needs {name} of {count} numbers", f"it has {found}")
+        what = f"rope type 'longrope' needs {name} of {count} numbers"
+        raise ModelError(what, f"it has {found}", mend(name))
     return tuple(_required({name: value}, "longrope", name) for value in values)
 
 

@@ -193,11 +193,19 @@ ropes = st.dictionaries(
 values = plain | ropes | st.lists(plain, max_size=4)
 
 
+def spec_or_error(arch: str, fields: dict[str, Any]) -> DecoderSpec | ModelError:
+    try:
+        return spec(arch, **fields)
+    except ModelError as error:
+        return error
+
+
 @given(st.sampled_from(list(ARCHITECTURES)), st.dictionaries(st.sampled_from(MODEL_FIELDS), values))
 def test_any_config_gives_a_usable_spec_or_a_model_error(arch: str, fields: dict[str, Any]) -> None:
-    try:
-        found = spec(arch, **fields)
-    except ModelError:
+    found = spec_or_error(arch, fields)
+    if isinstance(found, ModelError):
+        assert found.why, found
+        assert found.hint, found
         return
     assert len(found.windows) == found.layers
     assert found.layers > 64 or expected_tensors(found)
