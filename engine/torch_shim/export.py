@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from vcc.engine.graphs.program import Role
+from vcc.engine.torch_shim.quiet import export_prints_nothing
 from vcc.engine.types import Placeholder
 
 ROLES: Mapping[InputKind, Role] = {
@@ -32,7 +33,7 @@ def export_step(
     mode: FakeTensorMode | None,
 ) -> ExportedProgram:
     """Non-strict export of `module(**arguments)`; under `mode` when its tensors are fake."""
-    with mode or nullcontext():
+    with mode or nullcontext(), export_prints_nothing():
         return export(
             module, (), dict(arguments), dynamic_shapes=dict(dynamic_shapes), strict=False
         )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 import warnings
+from typing import Any
 
 import pytest
+import torch
 
-from vcc.engine.torch_shim.quiet import libraries_may_warn
+from vcc.engine.torch_shim.export import export_step
+from vcc.engine.torch_shim.quiet import SHAPES, libraries_may_warn
 
 
 def warn(module: str, category: type[Warning] = DeprecationWarning) -> None:
@@ -44,3 +49,22 @@ def test_without_errors_everything_is_shown_as_before() -> None:
             warn("torch")
             warn("vcc")
     assert len(shown) == 2
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("the model's own word", file=sys.stderr)
+        return x if x.sum() > 0 else -x
+
+
+def test_a_failed_export_prints_what_the_model_prints_and_no_graph(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    given: dict[str, Any] = {"x": torch.zeros(2, 3)}
+    with pytest.raises(Exception, match="data-dependent"):
+        torch.export.export(Branches(), (), given, strict=False)
+    assert "torch.ops.aten" in capfd.readouterr().err  # else none of this is wanted any more
+    with pytest.raises(Exception, match="data-dependent"):
+        export_step(Branches(), given, {"x": {}}, None)
+    assert capfd.readouterr().err == "the model's own word\n"
+    assert not logging.getLogger(SHAPES).filters
