@@ -71,6 +71,17 @@ def cannot_trace(error: Exception) -> CompileError:
     return CompileError("the model cannot be traced into one graph", why, _hint(error, text))
 
 
+def narrowing_hint(found: str) -> str:
+    """What helps where a trace found other sizes than were declared, in torch's words."""
+    same = re.search(r"values of (\w+) = .+ and (\w+) = .+ must always be equal", found)
+    if same is None:
+        return "a branch or an index in the model depends on a size; make it hold for all sizes"
+    return (
+        f"{same[1]} and {same[2]} are one size for the model: give both dimensions one name, "
+        "as S in --shape a=8xS@1-64 --shape b=8xS@1-64"
+    )
+
+
 def _hint(error: Exception, text: str) -> str:
     """What helps against an error with these words, torch's or the model's own."""
     if needs_data(error):

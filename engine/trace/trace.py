@@ -12,7 +12,7 @@ from torch.export import Dim
 from vcc.cache.errors import CompileError, VccError
 from vcc.engine.torch_shim import export as shim
 from vcc.engine.trace.assigned import refused_assignments
-from vcc.engine.trace.failure import TRAILER, cannot_trace
+from vcc.engine.trace.failure import TRAILER, cannot_trace, narrowing_hint
 from vcc.engine.trace.overlaps import refuse_overlaps
 from vcc.engine.trace.rows import refuse_mixed_rows
 from vcc.engine.types import Placeholder, Traced
@@ -134,7 +134,7 @@ def _narrowed(axes: Sequence[Axis], found: str, lines: Sequence[str] = ()) -> Co
     return CompileError(
         "tracing narrowed a declared size range",
         f"declared {declared or 'none'}; found {found[:2000]}{places}",
-        "a branch or an index in the model depends on a size; make it hold for all sizes",
+        narrowing_hint(found),
     )
 
 

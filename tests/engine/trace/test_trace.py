@@ -84,6 +84,8 @@ def test_sizes_that_must_be_equal_are_told() -> None:
     with pytest.raises(CompileError, match="must always be equal") as caught:
         traced(lambda m, x, y: x + y, {"x": rows(), "y": rows()}, {**T, "y": {0: "U"}})
     assert "T in [1, 64], U in [1, 64]" in caught.value.why
+    assert caught.value.hint.startswith("U and T are one size")
+    assert "S@1-64" in caught.value.hint
 
 
 def test_a_declared_range_may_make_a_branch_hold() -> None:
