@@ -74,7 +74,9 @@ def _imported(ref: FactoryRef) -> Any:
         return importlib.import_module(ref.module)
     except (Exception, SystemExit) as error:
         raise ModelError(
-            f"cannot import {ref.module}", f"{type(error).__name__}: {error}"
+            f"cannot import {ref.module}",
+            f"{type(error).__name__}: {error}",
+            f"python -c 'import {ref.module}' in this directory shows where",
         ) from error
 
 
@@ -96,4 +98,6 @@ def _called(ref: FactoryRef, made: Any) -> Any:
     try:
         return made()
     except (Exception, SystemExit) as error:
-        raise ModelError(f"{ref} failed", f"{type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}"
+        hint = "it is called without arguments, and has to return an nn.Module"
+        raise ModelError(f"{ref} failed", why, hint) from error

@@ -108,11 +108,17 @@ def _check_shard(
 def _weight_map(index: Path) -> Mapping[str, str]:
     weight_map: Any = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise ModelError(f"{index} has no weight_map", "it does not say where tensors are")
+        raise ModelError(
+            f"{index} has no weight_map",
+            "it does not say where tensors are",
+            "download the checkpoint again",
+        )
     for shard in weight_map.values():
         if not isinstance(shard, str) or not _FILE_NAME.fullmatch(shard):
             raise ModelError(
-                f"{index} names a shard that is not a plain file name", f"it is {shard!r:.80}"
+                f"{index} names a shard that is not a plain file name",
+                f"it is {shard!r:.80}",
+                "download the checkpoint again",
             )
     return weight_map
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vcc.cache.errors import ModelError
-from vcc.engine.models.config_fields import positive
+from vcc.engine.models.config_fields import mend, positive
 from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.shapes import InputShape, parse_shapes
 from vcc.engine.models.traced_spec import (
@@ -212,6 +212,8 @@ def _vision_shapes(config: Config) -> tuple[InputShape, ...]:
     size = config.get("image_size", 224)
     sizes = list(size) if isinstance(size, (list, tuple)) else [size, size]
     if len(sizes) != 2 or any(type(one) is not int or one < 1 for one in sizes):
-        raise ModelError("image_size of config.json is no size", f"it is {size!r:.80}")
+        raise ModelError(
+            "image_size of config.json is no size", f"it is {size!r:.80}", mend("image_size")
+        )
     channels = positive(config, "num_channels", 3)
     return parse_shapes([f"pixel_values=B@1-{MOST_ROWS}x{channels}x{sizes[0]}x{sizes[1]}"])

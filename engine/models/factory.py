@@ -34,7 +34,11 @@ class FactoryRef:
         """
         match = _REF.fullmatch(text)
         if match is None:
-            raise ModelError(f"{text!r:.80} does not have the form package.module:name")
+            raise ModelError(
+                f"{text!r:.80} does not have the form package.module:name",
+                "",
+                "name a module and a function in it, as pooled:make",
+            )
         return cls(*match.groups())
 
     def __str__(self) -> str:

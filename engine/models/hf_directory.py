@@ -142,5 +142,9 @@ def weights_place(weights: str) -> Path:
     """
     place = Path(weights).expanduser()
     if not place.exists():
-        raise ModelError(f"no weights at {weights}", "there is no such file or directory")
+        raise ModelError(
+            f"no weights at {weights}",
+            "there is no such file or directory",
+            "give a directory or a safetensors file",
+        )
     return place

@@ -70,7 +70,11 @@ def find_model(
     """
     wanted = revision or "main"
     if not HUB_ID.fullmatch(name) or not _REVISION.fullmatch(wanted):
-        raise ModelError(f"{name!r:.80} at {wanted!r:.80} is not a Hugging Face id")
+        raise ModelError(
+            f"{name!r:.80} at {wanted!r:.80} is not a Hugging Face id",
+            "",
+            "give owner/name, and a branch, tag or commit by --revision",
+        )
     folder = place.cache / f"{HUB_FOLDER}{name.replace('/', '--')}"
     found = _local(folder, wanted)
     lack = _lack(found, place, wants_weights)

@@ -23,7 +23,9 @@ def read_json(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelError(f"cannot read {file}", str(error.strerror)) from error
     if len(text) > LARGEST:
-        raise ModelError(f"{file} is too large", f"more than {LARGEST} bytes")
+        raise ModelError(
+            f"{file} is too large", f"more than {LARGEST} bytes", "download the file again"
+        )
     try:
         value = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
@@ -31,5 +33,9 @@ def read_json(file: Path) -> dict[str, Any]:
             f"{file} is not proper JSON", str(error), "download the file again"
         ) from error
     if not isinstance(value, dict):
-        raise ModelError(f"{file} is not a JSON object", f"it holds a {type(value).__name__}")
+        raise ModelError(
+            f"{file} is not a JSON object",
+            f"it holds a {type(value).__name__}",
+            "download the file again",
+        )
     return value

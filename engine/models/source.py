@@ -222,7 +222,11 @@ def _in_directory(
     found = read_directory(place, weights, trusted)
     if forward_name(found.config) is None:
         if shapes:
-            raise ModelError("--shape goes with plain forwards only", f"{name} has its own inputs")
+            raise ModelError(
+                "--shape goes with plain forwards only",
+                f"{name} has its own inputs",
+                "leave --shape out",
+            )
         return _source("decoder", name, place, found, revision)
     source = _source("module", name, place, found, revision)
     declared = declared_shapes(shapes) or default_shapes(found.config)

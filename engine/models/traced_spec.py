@@ -14,7 +14,7 @@ from typing import Any
 
 from vcc.cache.digest import Digest
 from vcc.cache.errors import ModelError
-from vcc.engine.models.config_fields import positive
+from vcc.engine.models.config_fields import mend, positive
 from vcc.engine.models.decoder_spec import DecoderSpec
 from vcc.engine.models.layer_ropes import NO_ROPE
 from vcc.engine.models.transformers_sources import may_have
@@ -110,7 +110,11 @@ def _check_settings(name: str, config: Config) -> None:
     refuse_quantised(config)
     for field, why in REFUSED_FLAGS.items():
         if config.get(field):
-            raise ModelError(f"{field} is not supported for {name}", why)
+            raise ModelError(
+                f"{field} is not supported for {name}",
+                why,
+                f"set {field} to false if the model was trained without it",
+            )
     kind = _rope_kind(config)
     if kind in ROPES_BY_LENGTH:
         raise ModelError(
@@ -161,7 +165,11 @@ def traced_spec(name: str, config: Config) -> TracedSpec:
     hidden, heads = _size(config, HIDDEN), _size(config, HEADS)
     head_dim = config.get("head_dim")
     if head_dim is None and hidden % heads:
-        raise ModelError("the hidden size is not a multiple of the heads", f"{hidden} and {heads}")
+        raise ModelError(
+            "the hidden size is not a multiple of the heads",
+            f"{hidden} and {heads}",
+            mend("head_dim"),
+        )
     layers = _size(config, LAYERS, MOST_LAYERS)
     return TracedSpec(
         architecture=name,

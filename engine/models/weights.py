@@ -172,7 +172,11 @@ class _Load:
     def _info(self, name: str) -> TensorInfo:
         info = self.tensors.get(name)
         if info is None:
-            raise ModelError(f"no weights for {name}", "the checkpoint does not hold it")
+            raise ModelError(
+                f"no weights for {name}",
+                "the checkpoint does not hold it",
+                "download it again, or give the one of this model by --weights",
+            )
         return info
 
     def _wanted(self, name: str, mapped: Tensor) -> torch.dtype:
