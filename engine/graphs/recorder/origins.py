@@ -15,15 +15,15 @@ UNKNOWN = "an unknown library"
 
 OWN_KERNELS = frozenset(
     {
-        *("advance", "decode_attention", "fused_add_rms_norm", "kv_write", "linear"),
-        *("prefill_attention", "reduce_attention", "reduce_splits", "rms_norm"),
-        *("rotary_embedding", "sample_choose", "sample_gather", "sample_levels", "sample_scan"),
-        *("silu_and_mul", "gated", "gated_quant", "norm_quant", "rms_norm_linear"),
-        *("qk_norm_rope", "rope_kv_write", "topk_softmax"),
-        *("expert_down", "expert_sum", "expert_tiles", "expert_up", "topk_sigmoid"),
+        *("advance", "convolution", "decode_attention", "fused_add_rms_norm", "fused_attention"),
+        *("kv_write", "linear", "prefill_attention", "product", "reduce_attention"),
+        *("reduce_splits", "rms_norm", "rms_norm_linear", "rotary_embedding"),
+        *("sample_choose", "sample_gather", "sample_levels", "sample_scan"),
+        *("silu_and_mul", "gated", "gated_quant", "norm_quant"),
+        *("qk_norm_rope", "rope_kv_write", "topk_softmax", "topk_sigmoid"),
+        *("expert_down", "expert_sum", "expert_tiles", "expert_up"),
         *("lora_expand", "lora_shrink", "scaled_linear"),
         *("scaled_expert_down", "scaled_expert_up", "spread_scales"),
-        "product",
     }
 )
 """Triton kernels of vcc's own operators."""

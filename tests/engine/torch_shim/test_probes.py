@@ -183,7 +183,8 @@ def _value(config: Any, name: str) -> Any:
     return functools.reduce(getattr, name.split("."), config)
 
 
-def test_a_whole_number_is_a_float_and_what_holds_several_takes_no_scalar() -> None:
+def test_inductor_fits() -> None:
+    """A whole number is a float; what holds several takes no scalar."""
     assert inductor.fits(1, float)
     assert inductor.fits(1, float | None)
     assert not inductor.fits(1.0, int)

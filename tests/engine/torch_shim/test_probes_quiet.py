@@ -57,9 +57,8 @@ class Branches(torch.nn.Module):
         return x if x.sum() > 0 else -x
 
 
-def test_a_failed_export_prints_what_the_model_prints_and_no_graph(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_quiet_export_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a failed export, what the model prints is shown, and no graph."""
     given: dict[str, Any] = {"x": torch.zeros(2, 3)}
     with pytest.raises(Exception, match="data-dependent"):
         torch.export.export(Branches(), (), given, strict=False)
