@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,15 +47,18 @@ def test_all_goldens_of_a_redrawn_decoder_hold(tmp_path: Path) -> None:
     assert done.json["run"]["without"] == {}
 
 
-@pytest.mark.parametrize("which", ["one", "all"])
-def test_a_boot_checks_them_in_a_moment(shelf: Path, which: str) -> None:
-    words_ = ("run", "demo", *words(DEMO), "--golden", which, *PROMPT)
-    best = min(_phase(vcc(*words_, store=shelf).json) for _ in range(3))
-    assert 0 < best < {"one": 0.020, "all": 0.2}[which]
+@pytest.mark.parametrize(("which", "share"), [("one", 0.1), ("all", 0.4)])
+def test_a_boot_checks_them_within_a_share_of_its_time(
+    shelf: Path, which: str, share: float
+) -> None:
+    """A share, since other tests may hold the machine meanwhile."""
+    asked = ("run", "demo", *words(DEMO), "--golden", which, *PROMPT)
+    best = min(_golden_share(vcc(*asked, store=shelf).json["phases"]) for _ in range(3))
+    assert 0 < best < share
 
 
-def _phase(report: dict[str, dict[str, float]]) -> float:
-    return report["phases"]["golden"]
+def _golden_share(phases: Mapping[str, float]) -> float:
+    return phases["golden"] / sum(phases.values())
 
 
 def test_a_wrong_reference_is_named(shelf: Path, tmp_path: Path) -> None:
