@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.gpu_numbers import SIZES, Prepared, job_of, prepared
+from support.numbers import assert_low_precision, assert_routed
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 from support.traced_checkpoints import make_traced
@@ -41,9 +42,13 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     "GPT2LMHeadModel": {"tied": True, "n_inner": 512},
     "Olmo2ForCausalLM": {"tied": True},
     "Cohere2ForCausalLM": {"head_dim": 64, "sliding_window": 130},
+    "OlmoeForCausalLM": {"num_experts": 16, "num_experts_per_tok": 4},
 }
 """Heads rotated in part; learned positions, weights stored transposed and a tied head; norms over
-all heads; windows."""
+all heads; windows; experts with a router in plain torch."""
+
+RULES = {"OlmoeForCausalLM": assert_routed}
+"""Where it is not that of low precision."""
 
 
 @pytest.fixture(scope="module")
@@ -66,4 +71,4 @@ def test_a_traced_decoder_keeps_the_numbers_rule(
     played, heavy = one.play()
     assert heavy == []
     for run in one.job.runs:
-        one.check(played, run)
+        one.check(played, run, RULES.get(architecture, assert_low_precision))

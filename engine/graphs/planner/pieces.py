@@ -18,6 +18,7 @@ from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.attention import place_attention
+from vcc.engine.graphs.planner.largest import place_largest
 from vcc.engine.graphs.planner.products import place_products
 from vcc.engine.graphs.planner.reader import read_piece
 from vcc.engine.graphs.planner.residuals import add_in_products
@@ -87,8 +88,9 @@ def _compiled(
 
 
 def _place(graph: Graph) -> None:
-    """What becomes of attention and products, before Inductor lowers them."""
+    """What becomes of attention, routers and products, before Inductor lowers them."""
     place_attention(graph)
+    place_largest(graph)
     add_in_products(graph)
     place_products(graph)
 
