@@ -43,7 +43,10 @@ def source_entries(config: Mapping[str, Any]) -> dict[str, str]:
     place = _package()
     if place is None:
         return {"version.transformers": "none", "model.source": "none"}
-    return {"version.transformers": _version(), "model.source": _digest(place, folder_of(config))}
+    return {
+        "version.transformers": _version(),
+        "model.source": _digest(place, folder_of(config, place)),
+    }
 
 
 def has_transformers() -> bool:
@@ -59,7 +62,7 @@ def may_have(architecture: str, config: Mapping[str, Any]) -> bool:
     place = _package()
     if place is None:
         return True
-    folder = place / "models" / folder_of(config)
+    folder = place / "models" / folder_of(config, place)
     wanted = f"class {architecture}(".encode()
     return any(wanted in file.read_bytes() for file in folder.glob("modeling_*.py"))
 
@@ -70,7 +73,9 @@ def forward_inputs(architecture: str, config: Mapping[str, Any]) -> tuple[str, .
     None where it is not installed, or its forward is one that the file takes from elsewhere.
     """
     place = _package()
-    files = () if place is None else (place / "models" / folder_of(config)).glob("modeling_*.py")
+    if place is None:
+        return None
+    files = (place / "models" / folder_of(config, place)).glob("modeling_*.py")
     wanted = f"class {architecture}(".encode()
     for text in (file.read_bytes() for file in files):
         if wanted in text:
@@ -90,10 +95,18 @@ def _inputs(classes: Mapping[str, ast.ClassDef], name: str) -> tuple[str, ...] |
     return next(filter(None, (_inputs(classes, base) for base in bases)), None)
 
 
-def folder_of(config: Mapping[str, Any]) -> str:
-    """The folder of a config's model; one that is not there where `model_type` is no name."""
+def folder_of(config: Mapping[str, Any], place: Path) -> str:
+    """The folder of a config's model; one that is not there where `model_type` names none.
+
+    The text or vision part of a model of several (`clip_vision_model`) has the folder of the whole.
+    """
     name = str(config.get("model_type") or "").replace("-", "_")
-    return name if name.isidentifier() else "-"
+    parts = name.split("_") if name.isidentifier() else []
+    for count in range(len(parts), 0, -1):
+        folder = "_".join(parts[:count])
+        if folder and (place / "models" / folder).is_dir():
+            return folder
+    return "-"
 
 
 def source_files(place: Path, name: str) -> Iterator[Path]:

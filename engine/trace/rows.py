@@ -99,7 +99,8 @@ def _mixes(node: Node) -> Iterator[str]:
     name = overload_name(node.target)
     if name is None or name.startswith(NAMESPACE):
         return
-    op = name.partition("::")[2].partition(".")[0].rstrip("_")
+    op, _, form = name.partition("::")[2].partition(".")
+    op = "maximum" if form == "other" else op.rstrip("_")  # max.other and min.other take two
     x = _value(node.args[0]) if node.args else None
     if op in ALONG and (dims := _dims(node)) and x is not None:
         if any(_varies(x.shape[dim]) for dim in dims if -x.dim() <= dim < x.dim()):

@@ -179,6 +179,7 @@ def _mask(
         raise ModelError(
             "the model has an attention mask of its own",
             "a step says which tokens are whose by its block table",
+            "supported are causal masks, with a sliding window or without",
         )
     return _handlers[-1].mask(mask_function, q_length)
 

@@ -109,6 +109,7 @@ class _Probe:
             raise ModelError(
                 f"the windows of {self.spec.architecture} are not clear",
                 f"a layer's mask has {of_mask or 'none'}, its attention is told {named or 'none'}",
+                "kernels of transformers differ there; without sliding_window both have none",
             )
         return named
 
@@ -125,7 +126,8 @@ def _check(spec: TracedSpec, found: list[LayerAttention]) -> None:
         raise ModelError(
             f"not every layer of {spec.architecture} attends through the interface",
             f"config.json has {spec.layers} layers, {len(found)} called it",
-            "write the number of layers into config.json if it is not there",
+            "layers with a state or of linear attention are not supported; where all attend, write"
+            " their number into config.json",
         )
     for name, wanted in (("kv_heads", spec.kv_heads), ("head_dim", spec.head_dim)):
         sizes = {getattr(layer, name) for layer in found}

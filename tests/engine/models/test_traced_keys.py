@@ -13,7 +13,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.compile.keys import code_entries, plan_entries
 from vcc.engine.models import transformers_sources
 from vcc.engine.models.traced_keys import check_traced
-from vcc.engine.models.transformers_sources import source_files
+from vcc.engine.models.transformers_sources import folder_of, may_have, source_files
 from vcc.engine.request import look_up, settle
 
 CONFIG: dict[str, Any] = {
@@ -38,6 +38,30 @@ def test_the_request_is_the_config_without_what_changes_no_code(tmp_path: Path) 
     first = look_up(settled(tmp_path / "a"))[0]
     assert look_up(settled(tmp_path / "b", transformers_version="9.9", use_cache=False))[0] == first
     assert look_up(settled(tmp_path / "c", rms_norm_eps=1e-3))[0] != first
+
+
+@pytest.mark.parametrize(
+    ("kind", "folder"),
+    [
+        ("olmo2", "olmo2"),
+        ("xlm-roberta", "xlm_roberta"),
+        ("clip_vision_model", "clip"),
+        ("qwen3_5_moe_text", "qwen3_5_moe"),
+        ("no_such_model", "-"),
+        ("_", "-"),
+        ("../bert", "-"),
+        ("", "-"),
+    ],
+)
+def test_a_part_of_a_model_has_the_folder_of_the_whole(kind: str, folder: str) -> None:
+    import transformers
+
+    assert folder_of({"model_type": kind}, Path(transformers.__file__).parent) == folder
+
+
+def test_a_part_of_a_model_is_known_to_transformers() -> None:
+    assert may_have("CLIPVisionModel", {"model_type": "clip_vision_model"})
+    assert not may_have("NoSuchModel", {"model_type": "clip_vision_model"})
 
 
 def test_the_code_key_has_the_version_and_the_sources_of_transformers(tmp_path: Path) -> None:

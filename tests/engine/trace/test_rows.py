@@ -47,6 +47,7 @@ APART: dict[str, Model] = {
     "a table by position": lambda x, p: x + torch.ones(16, 6)[p],
     "a product with weights": lambda x, p: placed(x, p) @ torch.ones(6, 4),
     "numbers of features": lambda x, p: placed(x, p) * torch.arange(6),
+    "the less of two": lambda x, p: torch.max(torch.min(placed(x, p), x), torch.ones(1)),
     "a dead sum over tokens": lambda x, p: (x.cumsum(0), placed(x, p))[1],
 }
 
@@ -58,6 +59,7 @@ MEET: dict[str, tuple[Model, str]] = {
     ),
     "a running sum": (lambda x, p: placed(x.cumsum(0), p), "cumsum"),
     "a mean": (lambda x, p: placed(x - x.mean(0), p), "mean"),
+    "the least of everything": (lambda x, p: placed(x - x.min(), p), "min"),
     "a mean of everything": (lambda x, p: placed(x - x.mean(), p), "mean"),
     "scores": (lambda x, p: placed(x, p) @ placed(x, p).t() @ x, "matmul"),
     "a sum by letters": (lambda x, p: placed(torch.einsum("tf,tg->fg", x, x)[:1], p), "einsum"),
