@@ -36,12 +36,14 @@ class ForwardModel:
         artifact: id of the artifact; None when it was built here and not stored.
         source: its configuration, tokenizer and declared inputs.
         counters: what the boot did: hits, restores, compiles.
+        copy: whether outputs are new tensors.
     """
 
     forward: Forward
     artifact: str | None
     source: Source
     counters: Counters
+    copy: bool = True
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run once.
@@ -51,7 +53,8 @@ class ForwardModel:
                 does as well.
 
         Returns:
-            `output_0`, `output_1`, … in the model's order, valid until the next call.
+            `output_0`, `output_1`, … in the model's order: new ones, or with `copy=False` on a CPU
+            views that the next call overwrites.
 
         Raises:
             UsageError: an input is missing, unknown, or of another dtype or shape than declared;
@@ -62,7 +65,7 @@ class ForwardModel:
                 f"inputs are given by name, not as a {type(inputs).__name__}",
                 hint='give a dict: {"input_ids": ...}',
             )
-        return self.forward(inputs)
+        return self.forward(inputs, copy=self.copy)
 
 
 def load_forward(
@@ -80,6 +83,7 @@ def load_forward(
     revision: str | None = None,
     trust_remote_code: bool = False,
     counters: Counters | None = None,
+    copy: bool = True,
 ) -> ForwardModel:
     """Boot an encoder, a vision model or a factory's module; one that is not stored is built.
 
@@ -98,6 +102,7 @@ def load_forward(
         revision: branch, tag or commit of a Hugging Face id.
         trust_remote_code: take a checkpoint that has code of its own, which is not run.
         counters: counts for several models together.
+        copy: give new tensors; False gives views that the next call overwrites (on a CPU).
 
     Raises:
         UsageError: the model is a decoder.
@@ -129,4 +134,4 @@ def load_forward(
     )
     with kept_environment():
         ready = open_module_session(session)
-    return ForwardModel(ready.booted.forward, ready.artifact, source, counted)
+    return ForwardModel(ready.booted.forward, ready.artifact, source, counted, copy)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
@@ -16,7 +17,15 @@ from vcc.engine.runtime.memory import StepMemory
 from vcc.engine.runtime.turn import Turn
 from vcc.engine.torch_shim.aoti_runner import OUTSIDE
 
-Forward = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
+
+class Forward(Protocol):
+    """A plain forward: outputs by name for inputs by name."""
+
+    def __call__(
+        self, inputs: Mapping[str, torch.Tensor], *, copy: bool = False
+    ) -> dict[str, torch.Tensor]:
+        """Run once; see `ForwardRunner`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +44,25 @@ class ForwardRunner:
     binder: Binder
     turn: Turn = field(default_factory=Turn)
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def __call__(
+        self, inputs: Mapping[str, torch.Tensor], *, copy: bool = False
+    ) -> dict[str, torch.Tensor]:
         """Run once.
 
         Args:
             inputs: a dense CPU tensor for each declared input, by name.
+            copy: give new tensors; False gives views that the next call overwrites.
 
         Returns:
-            Outputs by name, valid until the next call.
+            Outputs by name.
 
         Raises:
             UsageError: an input is missing, unknown, or has another dtype or shape than declared;
                 an index in it is outside of what it indexes; or another call is under way.
         """
         with self.turn.taken():
-            return self._run(inputs)
+            found = self._run(inputs)
+            return {name: one.clone() for name, one in found.items()} if copy else found
 
     def _run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         sizes = self._sizes(inputs)
@@ -100,18 +113,20 @@ class RangedForward:
 
     runners: tuple[RangeRunner, ...]
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def __call__(
+        self, inputs: Mapping[str, torch.Tensor], *, copy: bool = False
+    ) -> dict[str, torch.Tensor]:
         """Run the program of the size that the inputs have; errors as in `ForwardRunner`."""
         first = self.runners[0].runner
         (symbol,) = first.program.symbols
         given = inputs.get(symbol.source)
         if not isinstance(given, torch.Tensor) or given.dim() <= symbol.dim:
-            return first(inputs)  # which refuses it
+            return first(inputs, copy=copy)  # which refuses it
         size = given.shape[symbol.dim]
         low, high = min(r.low for r in self.runners), max(r.high for r in self.runners)
         if not low <= size <= high:
             raise out_of_range(symbol, size, low, high)
-        return chosen(self.runners, size).runner(inputs)
+        return chosen(self.runners, size).runner(inputs, copy=copy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,9 @@ def forward_of(module: torch.nn.Module, state: Mapping[str, torch.Tensor] | None
         ModelError: when it is called: the module failed, or gave something that is no tensor.
     """
 
-    def forward(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def forward(
+        inputs: Mapping[str, torch.Tensor], *, copy: bool = False
+    ) -> dict[str, torch.Tensor]:
         try:
             with torch.no_grad():
                 if state is None:
@@ -85,7 +87,8 @@ def forward_of(module: torch.nn.Module, state: Mapping[str, torch.Tensor] | None
         except Exception as error:  # code of the user's
             raise ModelError("the module failed", f"{type(error).__name__}: {error}") from error
         leaves = result if isinstance(result, (list, tuple)) else [result]
-        return {f"output_{index}": _tensor(leaf, index) for index, leaf in enumerate(leaves)}
+        found = {f"output_{index}": _tensor(leaf, index) for index, leaf in enumerate(leaves)}
+        return {name: one.clone() for name, one in found.items()} if copy else found
 
     return forward
 

@@ -69,11 +69,14 @@ class RecordedForward:
         self._outputs = [one for one in layout.tensors.values() if one.role == "output"]
         self._turn = Turn()
 
-    def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def __call__(
+        self, inputs: Mapping[str, torch.Tensor], *, copy: bool = False
+    ) -> dict[str, torch.Tensor]:
         """Run once.
 
         Args:
             inputs: a dense CPU tensor for each declared input, by name.
+            copy: nothing is different without: what the device computed is read into new memory.
 
         Returns:
             Outputs by name, fresh tensors on the CPU.

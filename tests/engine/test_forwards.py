@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +47,25 @@ def test_an_encoder_is_built_once_and_boots_warm_by_its_default_inputs(
     found = warm(inputs)
     assert (found["output_0"] - wanted.last_hidden_state).abs().max() < 1e-5
     assert (found["output_1"] - wanted.pooler_output).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("way", [{"compilation": EAGER}, {"compilation": {"mode": "none"}}])
+def test_outputs_are_kept_by_later_calls_unless_copies_are_declined(
+    way: dict[str, Any], encoder: Path, tmp_path: Path
+) -> None:
+    shapes = ["input_ids=B@1-4x6:int64"]
+    first, second = (torch.full((rows, 6), 5 + rows) for rows in (1, 3))
+    given = {"shapes": shapes, "cache_dir": tmp_path, **way}
+    forward = vcc.load_forward(str(encoder), **given)
+    found = forward({"input_ids": first})
+    kept = {name: one.clone() for name, one in found.items()}
+    later = forward({"input_ids": second})
+    assert all(torch.equal(found[name], one) for name, one in kept.items())
+    views = vcc.load_forward(str(encoder), **given, copy=False)
+    assert all(torch.equal(views({"input_ids": second})[n], one) for n, one in later.items())
+    if way["compilation"] is EAGER:  # one memory for all calls
+        once, again = (views({"input_ids": first})["output_0"] for _ in range(2))
+        assert once.data_ptr() == again.data_ptr()
 
 
 def test_declared_inputs_are_used_and_make_another_request(encoder: Path, tmp_path: Path) -> None:

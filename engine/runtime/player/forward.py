@@ -80,11 +80,12 @@ class PlayedForward:
         self._tables, self._arena, self._turn = tuple(tables), arena, Turn()
         self._gemms, self.lacking = gemms, gemms.report.lacking
 
-    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, inputs: Mapping[str, Any], *, copy: bool = False) -> dict[str, Any]:
         """Run once.
 
         Args:
             inputs: for each declared input a dense tensor of the CPU or a numpy array, by name.
+            copy: nothing is different without: what the device computed is read into new memory.
 
         Returns:
             `output_0`, `output_1`, … in the model's order: fresh tensors where an input is one,
