@@ -55,13 +55,19 @@ def attention_of(model: nn.Module, spec: TracedSpec) -> tuple[LayerAttention, ..
         except (ModelError, MemoryError):
             raise
         except Exception as error:  # code of transformers
-            raise ModelError(
-                f"{spec.architecture} cannot run without data",
-                f"{type(error).__name__}: {error!s:.300}",
-                "its forward depends on what its tensors hold, which a build does not know",
-            ) from error
+            raise _failed(spec.architecture, error) from error
     _check(spec, probe.found)
     return tuple(probe.found)
+
+
+def _failed(architecture: str, error: Exception) -> ModelError:
+    """A forward that asks for data, or that fails for another reason."""
+    why = f"{type(error).__name__}: {error!s:.300}"
+    if isinstance(error, NotImplementedError) or "meta" in str(error):
+        hint = "its forward depends on what its tensors hold, which a build does not know"
+        return ModelError(f"{architecture} cannot run without data", why, hint)
+    hint = "compare config.json with that of the published model"
+    return ModelError(f"{architecture} does not run as config.json has it", why, hint)
 
 
 @dataclass(slots=True)

@@ -40,6 +40,8 @@ REFUSED = {
     "FalconForCausalLM": ({}, "attention of its own"),
     "DiffLlamaForCausalLM": ({}, "not every layer"),
     "BertLMHeadModel": ({}, "a mask of its own"),
+    "JetMoeForCausalLM": ({}, "cannot run without data"),
+    "GPTJForCausalLM": ({"rotary_dim": 64}, "does not run as config.json has it"),
 }
 
 
@@ -51,6 +53,7 @@ def test_a_model_that_attends_in_another_way_is_refused(architecture: str) -> No
         pieces(config)
     assert caught.value.exit == 2
     assert caught.value.why
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
