@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.checkpoints import write_redrawn
 from support.interpreted_forward import computed
-from support.numbers import assert_fp32_close
+from support.numbers import assert_fp32_close, assert_low_precision
 from torch import Tensor
 
 FACTORY = '''"""A convolution in groups, attention by torch's own function, and a buffer."""
@@ -119,6 +119,33 @@ def test_a_model_in_a_directory_is_that_of_transformers(make: Any, tmp_path: Pat
     options = {"inputs": shapes} if shapes else {}
     found = computed(tmp_path / "job", tmp_path / "model", weights, batches, **options)
     check(found, batches, model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "rows", "batches"), [(vit, 8, 16), (resnet, 2, 32)])
+def test_a_model_in_bf16_keeps_the_numbers_rule(
+    make: Any, rows: int, batches: int, tmp_path: Path
+) -> None:
+    """Rounded where a device rounds: what a build in fp32 does not show."""
+    model, _, shapes = make()
+    write_redrawn(tmp_path / "model", model.eval(), "bfloat16")
+    exact, peer = (
+        type(model).from_pretrained(tmp_path / "model", dtype=dtype).eval()
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    shown = [
+        {name: one.bfloat16() for name, one in batch.items()}
+        for batch in images(32, *[rows] * batches)
+    ]
+    weights = {f"model.{name}": one for name, one in peer.state_dict().items()}
+    (tmp_path / "job").mkdir()
+    options = {"dtype": "bf16"} | ({"inputs": shapes} if shapes else {})
+    found = computed(tmp_path / "job", tmp_path / "model", weights, shown, **options)
+    mine = torch.cat([one.float() for (one,) in found])
+    with torch.no_grad():
+        wanted = torch.cat([exact(one["pixel_values"].float()).logits for one in shown])
+        near = torch.cat([peer(**one).logits.float() for one in shown])
+    assert_low_precision(mine, wanted, near)
 
 
 IMAGES = '''"""Convolutions that read pixels, windows and groups, and what lies between them."""

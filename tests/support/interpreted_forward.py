@@ -45,7 +45,7 @@ def computed(
     Args:
         folder: empty.
         model: as on the command line.
-        weights: parameters and buffers by their names in the traced module.
+        weights: parameters and buffers by their names in the traced module, of the dtype.
         batches: inputs by name.
         options: fields of ModelOptions; the dtype is fp32 unless it is among them.
     """
@@ -63,6 +63,7 @@ def computed(
 def main(folder: Path) -> None:
     """Run every batch of a folder."""
     from vcc.engine.graphs.interpret import Interpreter, Shape
+    from vcc.engine.torch_shim.interpreted_bf16 import exact_bf16
 
     torch.set_num_threads(1)
     content, weights = read(folder / CONTENT), load_file(folder / "weights")
@@ -80,8 +81,9 @@ def main(folder: Path) -> None:
         memory.begin(sizes_of(table, {name: tuple(one.shape) for name, one in given.items()}))
         for name, one in given.items():
             _place(memory, table, name).copy_(one)
-        for _ in interpreter.segments(memory, Shape(uniform=False)):
-            pass
+        with exact_bf16():
+            for _ in interpreter.segments(memory, Shape(uniform=False)):
+                pass
         names = [one.name for one in table.tensors if one.role is Role.OUTPUT]
         found = {str(n): _place(memory, table, name).clone() for n, name in enumerate(names)}
         save_file(found, folder / f"out{index}")

@@ -64,7 +64,8 @@ HOLDERS: Mapping[str, Callable[[], Any]] = {
         lambda: resolved("torch._inductor.codegen.wrapper_fxir.FxConverter"),
     ),
     **dict.fromkeys(
-        ("_interpreter", "_patch_lang"), lambda: resolved("triton.runtime.interpreter")
+        ("_convert_float", "_interpreter", "_patch_lang"),
+        lambda: resolved("triton.runtime.interpreter"),
     ),
     "_cuda_getCurrentRawStream": lambda: None,  # made by the shim in a torch without CUDA
     "_DeviceGuard": lambda: torch.cuda,
