@@ -199,11 +199,11 @@ _EXPERTS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda layer: getattr(layer, "is_transposed", False), "transposed weights"),
     (lambda layer: not getattr(layer, "is_concatenated", True), "gate and up interleaved"),
     (lambda layer: getattr(layer, "has_post_expert_norm", False), "a norm of their own"),
-    (lambda layer: not type(layer.act_fn).__name__.startswith("SiLU"), "another activation"),
     (
         lambda layer: type(layer)._apply_gate.__module__ != "transformers.integrations.moe",
         "a gate of their own",
     ),
+    (lambda layer: not type(layer.act_fn).__name__.startswith("SiLU"), "another activation"),
 )
 
 
