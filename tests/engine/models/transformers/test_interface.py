@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,14 +92,30 @@ EXPERTS: dict[str, Any] = {
     "transposed weights": {"is_transposed": True},
     "gate and up interleaved": {"is_concatenated": False},
     "another activation": {"act_fn": nn.GELU()},
+    "a gate of their own": {},
 }
 
 
 @pytest.mark.parametrize("what", EXPERTS)
 def test_experts_that_the_operator_has_not_are_refused(noted: Noted, what: str) -> None:
-    from transformers.integrations.moe import ExpertsInterface
+    from transformers import PretrainedConfig
+    from transformers.integrations.moe import ExpertsInterface, use_experts_implementation
 
-    layer = SimpleNamespace(act_fn=nn.SiLU())
+    @use_experts_implementation
+    class Layer(nn.Module):
+        def __init__(self, config: Any) -> None:
+            super().__init__()
+            self.act_fn = nn.SiLU()
+
+    class OwnGate(Layer):  # type: ignore[misc, valid-type]
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            del self.act_fn
+
+        def _apply_gate(self, gate_up: Tensor) -> Tensor:
+            return gate_up
+
+    layer = (OwnGate if what == "a gate of their own" else Layer)(PretrainedConfig())
     for name, value in EXPERTS[what].items():
         setattr(layer, name, value)
     one = torch.zeros(2, 4)
