@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.interpreted_forward import computed
-from support.numbers import assert_fp32_close
+from support.numbers import assert_states_close
 
 FACTORY = '''"""Attention whose operands lie in many ways; what it gives is returned as it lies."""
 
@@ -69,4 +69,4 @@ def test_operands_are_read_where_they_lie(tmp_path: Path, monkeypatch: pytest.Mo
             wanted = module(**batch)
         for one, other in zip(mine, wanted, strict=True):
             assert one.shape == other.shape
-            assert_fp32_close(one, other)
+            assert_states_close(one, other)

@@ -1,6 +1,8 @@
 """The numbers rule: how close logits must be to transformers' (docs: design, section 10).
 
 Logits are [positions, vocabulary]; the rule is applied to all positions of one set of inputs.
+Outputs that are no logits, such as the hidden states of an encoder, have no best token, and are
+asked for their errors alone (docs/decisions/0028).
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ GAP_SHARE = 4.0
 
 def assert_fp32_close(actual: Tensor, reference: Tensor) -> None:
     """fp32 logits against an fp32 reference, every position; the best tokens are equal."""
+    actual, reference = assert_states_close(actual, reference)
+    differing = (actual.argmax(-1) != reference.argmax(-1)).nonzero().flatten().tolist()
+    assert not differing, f"other tokens at positions {differing[:5]}"
+
+
+def assert_states_close(actual: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
+    """fp32 outputs that are no logits [positions, values]; gives both sides as fp32."""
     actual, reference = _pair(actual, reference)
     error = (actual - reference).abs().amax(-1)
     allowed = FP32_SHARE * reference.abs().amax(-1)
@@ -31,8 +40,7 @@ def assert_fp32_close(actual: Tensor, reference: Tensor) -> None:
     assert bool((error <= allowed).all()), (
         f"position {worst}: error {error[worst]:.3g}, allowed {allowed[worst]:.3g}"
     )
-    differing = (actual.argmax(-1) != reference.argmax(-1)).nonzero().flatten().tolist()
-    assert not differing, f"other tokens at positions {differing[:5]}"
+    return actual, reference
 
 
 def assert_low_precision(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
@@ -43,7 +51,12 @@ def assert_low_precision(actual: Tensor, reference: Tensor, peer: Tensor) -> Non
         reference: the peer's logits in fp32 from the same weights.
         peer: the peer's logits in the dtype under test.
     """
-    _assert_within(actual, reference, peer, {"rms": _rms, "maximum": _largest})
+    _assert_within(actual, reference, peer, EACH)
+
+
+def assert_states_low_precision(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
+    """Low-precision outputs that are no logits; arguments as above."""
+    _assert_errors(*_pair(actual, reference), peer, EACH)
 
 
 def assert_quantised(actual: Tensor, reference: Tensor, peer: Tensor) -> None:
@@ -66,14 +79,22 @@ def _assert_within(
     actual: Tensor, reference: Tensor, peer: Tensor, measures: Mapping[str, Measure]
 ) -> None:
     actual, reference = _pair(actual, reference)
-    ours, theirs = actual - reference, peer.float() - reference
-    for name, measure in measures.items():
-        limit = LOW_PRECISION_SHARE * measure(theirs)
-        assert measure(ours) <= limit, f"{name} error {measure(ours):.4g}, allowed {limit:.4g}"
+    theirs = _assert_errors(actual, reference, peer, measures)
     best = reference.topk(2, dim=-1).values
     clear = (best[:, 0] - best[:, 1]) > GAP_SHARE * _rms(theirs)
     wrong = clear & (actual.argmax(-1) != reference.argmax(-1))
     assert not bool(wrong.any()), f"other tokens at {wrong.nonzero().flatten().tolist()[:5]}"
+
+
+def _assert_errors(
+    actual: Tensor, reference: Tensor, peer: Tensor, measures: Mapping[str, Measure]
+) -> Tensor:
+    """Hold each measure of our errors to the peer's; gives the peer's errors."""
+    ours, theirs = actual - reference, peer.float() - reference
+    for name, measure in measures.items():
+        limit = LOW_PRECISION_SHARE * measure(theirs)
+        assert measure(ours) <= limit, f"{name} error {measure(ours):.4g}, allowed {limit:.4g}"
+    return theirs
 
 
 def _pair(actual: Tensor, reference: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,3 +114,7 @@ def _largest(error: Tensor) -> float:
 
 def _high(error: Tensor) -> float:
     return float(error.abs().flatten().quantile(0.999))
+
+
+EACH: Mapping[str, Measure] = {"rms": _rms, "maximum": _largest}
+"""What is asked of errors where one value may be as wrong as the peer's worst."""

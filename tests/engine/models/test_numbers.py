@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.numbers import assert_fp32_close, assert_low_precision, assert_quantised
+from support.numbers import (
+    assert_fp32_close,
+    assert_low_precision,
+    assert_quantised,
+    assert_states_close,
+    assert_states_low_precision,
+)
 
 REFERENCE = torch.tensor([[1.0, 5.0, -10.0], [3.0, 2.0, 0.0]])
 
@@ -64,3 +70,26 @@ def test_one_value_in_a_thousand_may_be_far_off_where_activations_are_quantised(
         assert_quantised(actual + (torch.rand(40, 100) < 0.004) * 0.6, reference, peer)
     with pytest.raises(AssertionError, match="rms"):
         assert_quantised(reference + 1.4 * (actual - reference), reference, peer)
+
+
+def test_states_have_no_best_column() -> None:
+    near = torch.tensor([[1.0, 1.0 + 1e-5]])
+    assert_states_close(near.flip(1), near)
+    reference, peer, other = (torch.zeros(1, 100) for _ in range(3))
+    reference[0, 1] = 1.0
+    peer[0, [1, 5, 6]] = torch.tensor([1.0, 0.6, 0.6])
+    other[0, [0, 1]] = torch.tensor([0.7, 0.6])
+    assert_states_low_precision(other, reference, peer)
+
+
+def test_states_are_held_to_their_errors() -> None:
+    for bad in (shifted(1.1e-3), shifted(3.2e-4, row=1), shifted(float("nan"))):
+        with pytest.raises(AssertionError):
+            assert_states_close(bad, REFERENCE)
+    assert_states_low_precision(shifted(0.12), REFERENCE, shifted(0.1))
+    with pytest.raises(AssertionError, match="rms"):
+        assert_states_low_precision(shifted(0.13), REFERENCE, shifted(0.1))
+    with pytest.raises(AssertionError, match="maximum"):
+        assert_states_low_precision(shifted(0.2), REFERENCE, REFERENCE + 0.1)
+    with pytest.raises(AssertionError, match="not finite"):
+        assert_states_low_precision(shifted(float("nan")), REFERENCE, REFERENCE + 0.1)
