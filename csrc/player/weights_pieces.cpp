@@ -47,8 +47,24 @@ uint64_t end_of(uint64_t start, uint64_t rows, uint64_t stride, uint64_t bytes) 
   return fused(rows - 1, stride, fused(1, bytes, start));
 }
 
+// Rectangles behind one another, `from` bytes a row and `line` bytes a row of the result.
+void check_planes(const Copy& copy, const Sources& sources, uint64_t region_bytes, uint64_t from,
+                  uint64_t line) {
+  if (!copy.transposed) throw bad_copy("only turned rectangles lie behind one another");
+  if (copy.source_stride != from || copy.destination_stride != line) {
+    throw bad_copy("rectangles behind one another have gaps");
+  }
+  const uint64_t planes = uint64_t{copy.more} + 1;
+  if (fused(fused(copy.rows, from, 0), planes, copy.source) > sources.size(copy.file)) {
+    throw bad_copy("it reads behind the end of its file");
+  }
+  if (fused(fused(copy.columns, line, 0), planes, copy.destination) > region_bytes) {
+    throw bad_copy("it writes behind the end of the weights");
+  }
+}
+
 void check(const Copy& copy, const Sources& sources, uint64_t region_bytes) {
-  if (copy.transposed > 1 || copy.zero != 0) throw bad_copy("a reserved field is set");
+  if (copy.transposed > 1) throw bad_copy("a reserved field is set");
   if (conversion(copy.from, copy.to) == nullptr) throw bad_copy("no such conversion");
   if (!sources.has(copy.file)) throw bad_copy("no such file");
   if (copy.rows == 0 || copy.columns == 0) throw bad_copy("it is empty");
@@ -60,6 +76,7 @@ void check(const Copy& copy, const Sources& sources, uint64_t region_bytes) {
   }
   const uint64_t lines = copy.transposed ? copy.columns : copy.rows;
   const uint64_t line = fused(copy.transposed ? copy.rows : copy.columns, narrow(copy), 0);
+  if (copy.more > 0) check_planes(copy, sources, region_bytes, from, line);
   if (end_of(copy.destination, lines, copy.destination_stride, line) > region_bytes) {
     throw bad_copy("it writes behind the end of the weights");
   }
@@ -75,10 +92,9 @@ Copy flattened(Copy copy) {
   return copy;
 }
 
-// How many rows and columns of a copy one slot takes: whole lines of the result as long as they
-// fit.
-void cut_one(const Copy& copy, uint64_t slot_bytes, std::vector<Piece>& pieces) {
-  const uint64_t most = slot_bytes / std::max(wide(copy), narrow(copy));
+// A plane by how many of its rows and columns one slot takes: whole lines of the result as long as
+// they fit.
+void cut_plane(const Copy& copy, uint64_t plane, uint64_t most, std::vector<Piece>& pieces) {
   const uint64_t line = copy.transposed ? copy.rows : copy.columns;
   const uint64_t lines = copy.transposed ? copy.columns : copy.rows;
   const uint64_t along = std::min(line, most), across = std::min(lines, most / along);
@@ -86,10 +102,43 @@ void cut_one(const Copy& copy, uint64_t slot_bytes, std::vector<Piece>& pieces) 
   const uint64_t columns = copy.transposed ? across : along;
   for (uint64_t row = 0; row < copy.rows; row += rows) {
     for (uint64_t column = 0; column < copy.columns; column += columns) {
-      pieces.push_back({&copy, row, std::min(rows, copy.rows - row), column,
+      pieces.push_back({&copy, plane, 1, row, std::min(rows, copy.rows - row), column,
                         std::min(columns, copy.columns - column)});
     }
   }
+}
+
+// As many whole planes as a slot takes, or parts of one.
+void cut_one(const Copy& copy, uint64_t slot_bytes, std::vector<Piece>& pieces) {
+  const uint64_t most = slot_bytes / std::max(wide(copy), narrow(copy));
+  const uint64_t planes = uint64_t{copy.more} + 1;
+  const bool whole = planes > 1 && copy.rows * copy.columns <= most;
+  const uint64_t each = whole ? most / (copy.rows * copy.columns) : 1;
+  for (uint64_t plane = 0; plane < planes; plane += each) {
+    if (whole) {
+      const uint64_t held = std::min(each, planes - plane);
+      pieces.push_back({&copy, plane, held, 0, copy.rows, 0, copy.columns});
+    } else {
+      cut_plane(copy, plane, most, pieces);
+    }
+  }
+}
+
+// Whole planes: read at once, as they lie, and turned one by one. Returns the run of the result.
+Run fill_planes(const Piece& piece, const Sources& sources, char* slot, char* scratch) {
+  const Copy& copy = *piece.copy;
+  const Convert convert = conversion(copy.from, copy.to);
+  const uint64_t plane = copy.rows * copy.columns, row_bytes = copy.columns * wide(copy);
+  const uint64_t offset = copy.source + piece.first_plane * plane * wide(copy);
+  sources.read(copy.file, offset, piece.planes * plane * wide(copy), scratch);
+  for (uint64_t i = 0; i < piece.planes; ++i) {
+    for (uint64_t row = 0; row < copy.rows; ++row) {
+      const char* from = scratch + i * plane * wide(copy) + row * row_bytes;
+      convert(from, slot + (i * plane + row) * narrow(copy), copy.columns, copy.rows);
+    }
+  }
+  const uint64_t start = copy.destination + piece.first_plane * plane * narrow(copy);
+  return {0, start, piece.planes * plane * narrow(copy)};
 }
 
 }  // namespace
@@ -171,14 +220,20 @@ std::vector<Piece> cut(const std::vector<Copy>& copies, uint64_t slot_bytes) {
 void fill(const Piece& piece, const Sources& sources, char* slot, char* scratch,
           std::vector<Run>& runs) {
   const Copy& copy = *piece.copy;
+  if (piece.planes > 1) {
+    runs.assign(1, fill_planes(piece, sources, slot, scratch));
+    return;
+  }
   const Convert convert = conversion(copy.from, copy.to);
+  const uint64_t plane = piece.first_plane * copy.rows * copy.columns;
+  const uint64_t source = copy.source + plane * wide(copy);
   const bool through = copy.transposed || copy.from != copy.to;
   const uint64_t row_bytes = piece.columns * wide(copy);
   const uint64_t step = copy.transposed ? narrow(copy) : piece.columns * narrow(copy);
   const uint64_t stride = copy.transposed ? piece.rows : 1;
   for (uint64_t row = 0; row < piece.rows; ++row) {
-    const uint64_t offset = copy.source + (piece.first_row + row) * copy.source_stride +
-                            piece.first_column * wide(copy);
+    const uint64_t offset =
+        source + (piece.first_row + row) * copy.source_stride + piece.first_column * wide(copy);
     char* into = slot + row * step;
     if (row > 0 && copy.source_stride == 0 && !copy.transposed) {
       std::memcpy(into, slot, step);
@@ -191,7 +246,8 @@ void fill(const Piece& piece, const Sources& sources, char* slot, char* scratch,
   const uint64_t line = (copy.transposed ? piece.rows : piece.columns) * narrow(copy);
   const uint64_t first_line = copy.transposed ? piece.first_column : piece.first_row;
   const uint64_t shift = (copy.transposed ? piece.first_row : piece.first_column) * narrow(copy);
-  const uint64_t start = copy.destination + first_line * copy.destination_stride + shift;
+  const uint64_t start =
+      copy.destination + plane * narrow(copy) + first_line * copy.destination_stride + shift;
   runs.clear();
   if (lines == 1 || copy.destination_stride == line) {
     runs.push_back({0, start, lines * line});

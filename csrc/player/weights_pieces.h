@@ -11,14 +11,14 @@ namespace vcc::weights {
 
 // One copy, written by engine/runtime/player/weight_plan.py. `rows` and `columns` count elements of
 // the source rectangle; all other numbers are bytes. One column with a source stride of 0 is one
-// element for all rows. A transposed copy writes `columns` rows of
-// `rows` elements.
+// element for all rows. A transposed copy writes `columns` rows of `rows` elements. `more` such
+// rectangles lie behind its first, in the file and in the region, without gaps in any of them.
 struct Copy {
   uint32_t file;  // kConstants: the block of constants
   uint16_t from;
   uint16_t to;
   uint32_t transposed;
-  uint32_t zero;
+  uint32_t more;
   uint64_t source;
   uint64_t destination;
   uint64_t rows;
@@ -60,9 +60,11 @@ class Sources {
   uint64_t constant_bytes_;
 };
 
-// A part of a copy: a rectangle of its source.
+// A part of a copy: a rectangle of its source, or several whole ones.
 struct Piece {
   const Copy* copy;
+  uint64_t first_plane;
+  uint64_t planes;
   uint64_t first_row;
   uint64_t rows;
   uint64_t first_column;

@@ -12,7 +12,8 @@ from operator import eq
 from vcc.cache.canonical import MAX_BYTES
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import DecoderSpec
-from vcc.engine.models.expressions import Binding, FromTensor, Tied, parse
+from vcc.engine.models.expression_text import parse
+from vcc.engine.models.expressions import Binding, FromTensor, Tied
 from vcc.engine.models.layer_weights import Weight, layer_weights, stacked_in
 from vcc.engine.models.quant.kv import named_in
 from vcc.engine.models.quant.spec import FP8

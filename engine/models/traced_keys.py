@@ -16,7 +16,7 @@ from vcc.cache.extras import install
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.bound_shape import layout_of
 from vcc.engine.models.checkpoint_forward import check_inputs, check_mask, forward_name
-from vcc.engine.models.expressions import parse
+from vcc.engine.models.expression_text import parse
 from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.traced_spec import TracedSpec
 from vcc.engine.models.transformers_sources import (

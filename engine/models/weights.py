@@ -16,8 +16,10 @@ from torch import Tensor
 from vcc.cache.errors import ModelError
 from vcc.engine.models.bindings import EMBED, HEAD
 from vcc.engine.models.expressions import (
+    LEAST_DIMS,
     Binding,
     Cat,
+    ChannelsLast,
     Each,
     Flat,
     FromTensor,
@@ -26,6 +28,7 @@ from vcc.engine.models.expressions import (
     Stack,
     Tied,
     Transpose,
+    no_channels,
 )
 from vcc.engine.models.mapped_file import MappedFiles
 from vcc.engine.models.tensor_info import TensorInfo
@@ -162,6 +165,8 @@ class _Load:
             return self._value(binding.source).reshape(-1)
         if isinstance(binding, Repeat):
             return self._value(binding.source).expand(binding.count)
+        if isinstance(binding, ChannelsLast):
+            return channels_last(self._value(binding.source), str(binding))
         whole = torch.empty(self._shape(binding), dtype=self._first(binding).dtype)
         self._fill(whole, binding)
         return whole
@@ -187,3 +192,14 @@ class _Load:
                 f"{name} is {stored}, {wanted} is wanted", "fp8 is never converted: it has a scale"
             )
         return wanted
+
+
+def channels_last(value: Tensor, what: str) -> Tensor:
+    """[n, channels, *sizes] as a view [n, *sizes, channels].
+
+    Raises:
+        ModelError: it has no sizes behind channels; `what` is the expression that asks for it.
+    """
+    if value.dim() < LEAST_DIMS:
+        raise no_channels(what, value.shape)
+    return value.movedim(1, -1)

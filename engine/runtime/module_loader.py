@@ -13,7 +13,8 @@ from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.models.build_module import made_by
 from vcc.engine.models.checkpoint_forward import CheckpointRef
-from vcc.engine.models.expressions import FromTensor, parse
+from vcc.engine.models.expression_text import parse
+from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.training_mode import training_note
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.binding import Binder

@@ -15,6 +15,7 @@ from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.expressions import (
     Binding,
     Cat,
+    ChannelsLast,
     Flat,
     FromTensor,
     Repeat,
@@ -42,6 +43,12 @@ BINDINGS: Mapping[str, Binding] = {
     "turned_half": Transpose(Rows(Transpose(T("q")), 1, 4)),
     "vectors": Transpose(Stack((T("bias_a"), T("bias_b")))),
     "joined": Cat((T("three"), T("three"))),
+    "pixels": ChannelsLast(T("three")),
+    "pixels_of_some": ChannelsLast(Rows(Cat((T("filters"), T("filters"))), 3, 8)),
+    "pixels_of_stacked": ChannelsLast(Stack((T("three"), T("three")))),
+    "pixels_of_tied": ChannelsLast(Tied("filters")),
+    "filters": T("filters"),
+    "points": ChannelsLast(T("points")),
     "scalar": T("scalar"),
     "repeated": Cat((Repeat(Flat(T("scalar")), 70), Repeat(Rows(T("bias_a"), 2, 3), 4))),
     "part_of_repeated": Rows(Repeat(Flat(T("scalar")), 9), 2, 7),
@@ -57,6 +64,7 @@ def checkpoint(directory: Path, dtype: torch.dtype = torch.bfloat16) -> Mapping[
     torch.manual_seed(5)
     directory.mkdir(parents=True, exist_ok=True)
     shapes = {"embed": (64, 24), "q": (12, 7), "k": (4, 7), "v": (4, 7), "three": (2, 3, 5)}
+    shapes |= {"filters": (6, 4, 3, 2), "points": (5, 3, 1, 1)}
     first = {name: torch.randn(shape).to(dtype) for name, shape in shapes.items()}
     save_file(first, directory / "model-00001-of-00003.safetensors")
     more = {"bias_a": (9,), "bias_b": (9,), "scalar": ()}
@@ -104,18 +112,19 @@ def done_by_numpy(plan: WeightPlan, size: int) -> bytes:
     files = {i: np.fromfile(path, np.uint8) for i, path in enumerate(plan.files)}
     files[CONSTANTS] = np.frombuffer(plan.constants, np.uint8)
     for entry in struct.iter_unpack("<IHHII6Q", plan.copies):
-        file, stored, wanted, turned, _, source, place, rows, columns, step, stride = entry
+        file, stored, wanted, turned, more, source, place, rows, columns, step, stride = entry
         wide, narrow = SIZES[names[stored]], SIZES[names[wanted]]
-        data = np.stack(
-            [files[file][source + r * step :][: columns * wide] for r in range(rows)]
-        ).reshape(rows, columns, wide)
-        values = torch.from_numpy(data.copy()).view(getattr(torch, names[stored]))[..., 0]
-        values = values.to(getattr(torch, names[wanted]))
-        lines = values.T if turned else values
-        for index, line in enumerate(lines):
-            raw = torch.empty(len(line), dtype=line.dtype).copy_(line).view(torch.uint8).numpy()
-            region[place + index * stride :][: len(raw)] = raw
-        assert narrow == lines.element_size()
+        for plane in range(more + 1):
+            first, into = source + plane * rows * columns * wide, place
+            into += plane * rows * columns * narrow
+            lines = [files[file][first + r * step :][: columns * wide] for r in range(rows)]
+            data = np.stack(lines).reshape(rows, columns, wide).copy()
+            values = torch.from_numpy(data).view(getattr(torch, names[stored]))[..., 0]
+            values = values.to(getattr(torch, names[wanted]))
+            for index, line in enumerate(values.T if turned else values):
+                whole = torch.empty(len(line), dtype=line.dtype).copy_(line)
+                raw = whole.view(torch.uint8).numpy()
+                region[into + index * stride :][: len(raw)] = raw
     return region.tobytes()
 
 

@@ -2,7 +2,8 @@
 
 The value of an expression is dense. It is described by blocks: rectangles of checkpoint tensors
 with a place and two strides in the value. `cat` and `stack` move blocks, `rows` cuts them,
-`transpose` swaps the strides of each; no data is touched.
+`transpose` swaps the strides of each, and `channels_last` makes each one many rectangles, one
+behind another; no data is touched.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.expressions import (
+    LEAST_DIMS,
     Binding,
     Cat,
+    ChannelsLast,
     Each,
     Flat,
     FromTensor,
@@ -25,8 +28,12 @@ from vcc.engine.models.expressions import (
     Stack,
     Tied,
     Transpose,
+    no_channels,
 )
 from vcc.engine.models.tensor_info import Shape, TensorInfo
+
+MOST_PLANES = 1 << 32
+"""Of a block: a copy has 32 bits for those behind the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Block:
         source_stride: from one row to the next in the tensor; 0 where all rows are one.
         place: first element, in the value.
         row_stride, column_stride: from one row or column to the next in the value.
+        planes: how many such rectangles there are; each lies right behind the one before, in the
+            tensor and in the value.
     """
 
     tensor: TensorInfo
@@ -50,6 +59,7 @@ class Block:
     place: int
     row_stride: int
     column_stride: int
+    planes: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +122,17 @@ class Evaluator:
         return Value(info.shape, (Block(info, 0, rows, columns, columns, 0, columns, 1),))
 
     def _tied(self, binding: Tied) -> Value:
-        return self.value(self.bindings[self.owner(binding.name)])
+        of = self.bindings[self.owner(binding.name)]
+        if isinstance(of, ChannelsLast):
+            raise _disagree(binding, f"it is {str(of)[:120]}, which is no part of an expression")
+        return self.value(of)
 
     def _rows(self, binding: Rows) -> Value:
         value = self.value(binding.source)
         if not value.shape or binding.stop > value.shape[0]:
             raise _disagree(binding, f"its source is {list(value.shape)}")
+        if any(block.planes > 1 for block in value.blocks):
+            raise _disagree(binding, "its source is turned already")
         first, last = binding.start * value.inner, binding.stop * value.inner
         kept = (part for block in value.blocks for part in _cut(block, first, last, value.inner))
         moved = tuple(replace(block, place=block.place - first) for block in kept)
@@ -164,6 +179,20 @@ class Evaluator:
         many = replace(block, rows=binding.count, columns=1, source_stride=0, row_stride=1)
         return Value((binding.count,), (many,))
 
+    def _channels_last(self, binding: ChannelsLast) -> Value:
+        value = self.value(binding.source)
+        if len(value.shape) < LEAST_DIMS:
+            raise no_channels(str(binding), value.shape)
+        count, channels, *sizes = value.shape
+        shape = (count, *sizes, channels)
+        if 1 in (channels, math.prod(sizes)):
+            return Value(shape, value.blocks)
+        turned = [_planes(block, channels, math.prod(sizes)) for block in value.blocks]
+        found = tuple(block for block in turned if block is not None)
+        if len(found) < len(turned):
+            raise _disagree(binding, "its source is turned already")
+        return Value(shape, found)
+
     def _flat(self, binding: Flat) -> Value:
         value = self.value(binding.source)
         return replace(value, shape=(math.prod(value.shape),))
@@ -178,6 +207,7 @@ _FORMS: Mapping[type[Any], Callable[[Evaluator, Any], Value]] = {
     Each: Evaluator._stack,
     Transpose: Evaluator._transpose,
     Flat: Evaluator._flat,
+    ChannelsLast: Evaluator._channels_last,
     Repeat: Evaluator._repeat,
 }
 
@@ -220,6 +250,17 @@ def _cut(block: Block, first: int, last: int, inner: int) -> Iterator[Block]:
         skip, stop, kept = 0, int(first <= block.place < last), block
     if stop > skip:
         yield kept
+
+
+def _planes(block: Block, channels: int, size: int) -> Block | None:
+    """A block that lies without gaps, as planes [channels, size] turned to [size, channels]; None
+    where it has gaps, or is no number of whole planes."""
+    dense = block.rows == 1 or block.source_stride == block.row_stride == block.columns
+    planes, rest = divmod(block.rows * block.columns, channels * size)
+    once = block.column_stride == 1 and block.planes == 1
+    if not dense or not once or rest or planes > MOST_PLANES:
+        return None
+    return Block(block.tensor, block.source, channels, size, size, block.place, 1, channels, planes)
 
 
 def _span(place: int, stride: int, count: int, first: int, last: int) -> tuple[int, int]:

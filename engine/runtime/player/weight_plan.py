@@ -2,14 +2,15 @@
 
 A copy, as csrc/player/weights.h reads it (little endian, 64 bytes):
 
-    copy := file:u32 from:u16 to:u16 transposed:u32 zero:u32
+    copy := file:u32 from:u16 to:u16 transposed:u32 more:u32
             source:u64 destination:u64 rows:u64 columns:u64
             source_stride:u64 destination_stride:u64
 
 `from` and `to` are dtype codes, `rows` and `columns` count elements of the source rectangle,
 everything else is bytes: `source` in the file, `destination` in the region, strides from one row
-to the next. A transposed copy writes `columns` rows of `rows` elements. `file` CONSTANTS means the
-block of constants of the artifact.
+to the next. A transposed copy writes `columns` rows of `rows` elements; `more` rectangles lie
+behind its first without gaps, in the file and in the region, and each is turned by itself. `file`
+CONSTANTS means the block of constants of the artifact.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class _Making:
             CODES[info.dtype],
             CODES[home.dtype],
             transposed,
-            0,
+            block.planes - 1,
             info.start + block.source * wide,
             home.offset + block.place * narrow,
             block.rows,

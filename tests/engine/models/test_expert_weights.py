@@ -11,7 +11,8 @@ from support.checkpoints import make_checkpoint
 
 from vcc.cache.errors import IntegrityError, ModelError
 from vcc.engine.models.bindings import bindings_of
-from vcc.engine.models.expressions import Each, FromTensor, Stack, parse
+from vcc.engine.models.expression_text import parse
+from vcc.engine.models.expressions import Each, FromTensor, Stack
 from vcc.engine.models.source import Source, open_source
 from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.models.weights import WeightLedger, load_weights

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vcc.cache.errors import IntegrityError
+from vcc.engine.models.expression_text import parse
 from vcc.engine.models.expressions import (
     Binding,
     Cat,
+    ChannelsLast,
     Flat,
     FromTensor,
     Repeat,
@@ -17,7 +19,6 @@ from vcc.engine.models.expressions import (
     Stack,
     Tied,
     Transpose,
-    parse,
 )
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -40,12 +41,15 @@ def _grow(inner: st.SearchStrategy[Binding]) -> st.SearchStrategy[Binding]:
 @given(st.recursive(leaves, _grow, max_leaves=6))
 def test_parse_is_the_inverse_of_str(binding: Binding) -> None:
     assert parse(str(binding)) == binding
+    turned = ChannelsLast(binding)
+    assert parse(str(turned)) == turned
 
 
 def test_the_text_form_is_stable() -> None:
     fused = Cat((FromTensor("q"), Rows(FromTensor("kv"), 0, 64), Transpose(Tied("embed.weight"))))
     text = 'cat(tensor("q"), rows(tensor("kv"), 0:64), transpose(tied("embed.weight")))'
     assert str(fused) == text
+    assert str(ChannelsLast(Tied("conv"))) == 'channels_last(tied("conv"))'
     assert str(Repeat(FromTensor("a"), 3)) == 'repeat(tensor("a"), 3)'
     assert str(Cat((Flat(FromTensor("a")),))) == 'cat(flat(tensor("a")))'
 
@@ -70,6 +74,11 @@ def test_the_text_form_is_stable() -> None:
         'repeat(tensor("x"), 16777217)',
         'repeat(tensor("x"))',
         'eval("x")',
+        "channels_last()",
+        'channels_last(tensor("x"), 0)',
+        'channels_last(channels_last(tensor("x")))',
+        'cat(tensor("x"), channels_last(tensor("y")))',
+        'stack(channels_last(tensor("x.*")), 0:2)',
         "transpose(" * 2000,
         "cat(" * 200_000,
     ],

@@ -16,6 +16,7 @@ from vcc.engine.models.checkpoint import tensors_in
 from vcc.engine.models.expressions import (
     Binding,
     Cat,
+    ChannelsLast,
     FromTensor,
     Rows,
     Stack,
@@ -86,6 +87,19 @@ def test_another_dtype_is_a_counted_copy_and_integers_keep_theirs(two: Path) -> 
     assert weights["w"].dtype == torch.bfloat16
     assert weights["n"].dtype == torch.int64
     assert ledger == WeightLedger(bytes_viewed=8, bytes_copied=12)
+
+
+def test_channels_are_moved_behind_the_sizes_of_a_filter(tmp_path: Path) -> None:
+    filters = torch.arange(24.0).reshape(2, 3, 2, 2)
+    save_file({"f": filters, "m": A}, tmp_path / "model.safetensors")
+    found, ledger = load(tmp_path, torch.bfloat16, f=FromTensor("f"), t=ChannelsLast(Tied("f")))
+    assert torch.equal(found["t"], filters.permute(0, 2, 3, 1).bfloat16())
+    assert found["t"].is_contiguous()
+    assert ledger.bytes_copied == 2 * 24 * 2
+    with pytest.raises(ModelError, match="shapes do not go together") as told:
+        load(tmp_path, m=ChannelsLast(FromTensor("m")))
+    assert "[2, 3], which has no sizes behind its channels" in told.value.why
+    assert told.value.hint
 
 
 def test_tied_parameters_share_one_tensor_counted_once(two: Path) -> None:

@@ -29,7 +29,7 @@ from vcc.cache.errors import ModelError
 from vcc.engine.config.modes import Platform
 from vcc.engine.models.architectures import spec_of
 from vcc.engine.models.bindings import bindings_of, expected_tensors
-from vcc.engine.models.expressions import parse
+from vcc.engine.models.expression_text import parse
 from vcc.engine.models.quant.told import quant_rows
 from vcc.engine.models.source import open_source
 

@@ -9,7 +9,15 @@ import torch
 from support.weight_cases import BINDINGS, at, checkpoint, done_by_numpy, homes, size_of
 
 from vcc.cache.errors import IntegrityError, ModelError
-from vcc.engine.models.expressions import Cat, FromTensor, Rows, Stack, Tied, Transpose
+from vcc.engine.models.expressions import (
+    Cat,
+    ChannelsLast,
+    FromTensor,
+    Rows,
+    Stack,
+    Tied,
+    Transpose,
+)
 from vcc.engine.models.tensor_info import TensorInfo
 from vcc.engine.models.weights import load_weights
 from vcc.engine.runtime.player.weight_plan import Home, plan_weights
@@ -92,12 +100,18 @@ def test_the_first_five_differences_are_told(tmp_path: Path) -> None:
         Rows(FromTensor("q"), 0, 13),
         Transpose(FromTensor("three")),
         Cat((FromTensor("scalar"),)),
+        ChannelsLast(FromTensor("q")),
+        ChannelsLast(FromTensor("scalar")),
+        ChannelsLast(Stack((Transpose(FromTensor("q")), Transpose(FromTensor("q"))))),
+        Rows(ChannelsLast(FromTensor("three")), 0, 1),
+        Cat((Tied("turned"), Tied("turned"))),
     ],
 )
 def test_shapes_that_do_not_go_together_are_named(tmp_path: Path, binding: object) -> None:
     tensors = checkpoint(tmp_path)
+    bindings = {"x": binding, "turned": ChannelsLast(FromTensor("three"))}
     with pytest.raises(ModelError, match="shapes do not go together"):
-        plan_weights([Home("x", "bfloat16", (1,), 0)], {"x": binding}, tensors, {})
+        plan_weights([Home("x", "bfloat16", (1,), 0)], bindings, tensors, {})
 
 
 def test_a_circle_of_ties_is_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from support.weight_cases import BINDINGS, at, checkpoint, homes, size_of
 from vcc.cache.errors import DeviceError, IntegrityError, ModelError
 from vcc.engine.models.bindings import EMBED, HEAD, bindings_of, parameter_dtypes
 from vcc.engine.models.checkpoint import tensors_in
-from vcc.engine.models.expressions import FromTensor, Tied, Transpose
+from vcc.engine.models.expressions import ChannelsLast, FromTensor, Tied, Transpose
 from vcc.engine.models.source import open_source
 from vcc.engine.models.weights import load_weights
 from vcc.engine.native import functions
@@ -70,11 +70,11 @@ def upload(device: Device, plan: WeightPlan, size: int, **options: int) -> bytes
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("wanted", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("slot", [64, 1 << 20])
+@pytest.mark.parametrize("slot", [64, 200, 1 << 20])
 def test_every_form_of_binding_arrives(
     device: Device, tmp_path: Path, stored: torch.dtype, wanted: torch.dtype, slot: int
 ) -> None:
-    """Small slots cut every copy: rows, columns and turned ones."""
+    """Small slots cut every copy: rows, columns and turned ones, one or some planes a piece."""
     tensors = checkpoint(tmp_path, stored)
     values, _ = load_weights(BINDINGS, tensors, wanted)
     places = homes(values)
@@ -223,6 +223,25 @@ def test_copies_that_leave_file_or_region_are_refused(
     device.fake.clear()
     with pytest.raises(IntegrityError, match="weight copy is refused"):
         load(_changed(plan, field, value), device.handle, device.allocate(size), size)
+    assert device.fake.count("cuMemcpyHtoDAsync") == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(4, 6), (4, 2**32 - 1), (3, 0), (5, 1 << 40), (6, 1 << 30), (9, 16), (10, 10)],
+)
+def test_planes_that_have_gaps_or_leave_file_or_region_are_refused(
+    device: Device, tmp_path: Path, field: int, value: int
+) -> None:
+    """Six filters of four channels and six taps, of bf16: rows of 12 bytes and lines of 8."""
+    tensors = checkpoint(tmp_path)
+    home = Home("x", "bfloat16", (6, 3, 2, 4), 0)
+    plan = plan_weights([home], {"x": ChannelsLast(FromTensor("filters"))}, tensors, {})
+    assert (plan.count, plan.bytes) == (1, 288)
+    base = device.allocate(home.bytes)
+    device.fake.clear()
+    with pytest.raises(IntegrityError, match="weight copy is refused"):
+        load(_changed(plan, field, value), device.handle, base, home.bytes)
     assert device.fake.count("cuMemcpyHtoDAsync") == 0
 
 
