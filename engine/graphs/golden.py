@@ -51,11 +51,13 @@ class Argument:
         dtype: torch's name.
         shape: concrete sizes.
         symbolic: an activation rather than a weight.
+        terms: how many of its elements each result of a convolution sums over; 0: no filter.
     """
 
     dtype: str
     shape: tuple[int, ...]
     symbolic: bool
+    terms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Golden:
         from safetensors.numpy import save
 
         content: dict[str, Any] = {
-            "arguments": [[a.dtype, a.shape, a.symbolic] for a in self.arguments],
+            "arguments": [_entry(argument) for argument in self.arguments],
             "below": self.below,
             "bounds": [[bound.maximum, bound.rms] for bound in self.bounds],
         }
@@ -135,13 +137,18 @@ def _bound(pair: Any) -> Bound:
     return bound
 
 
+def _entry(one: Argument) -> list[Any]:
+    return [one.dtype, one.shape, one.symbolic, *([one.terms] if one.terms else [])]
+
+
 def _argument(entry: Any) -> Argument:
-    dtype, shape, symbolic = entry
-    sizes = tuple(shape)
+    dtype, shape, symbolic, *more = entry
+    sizes, terms = tuple(shape), more[0] if more else 0
     plain = all(type(size) is int and size >= 0 for size in sizes) and type(symbolic) is bool
+    plain = plain and len(more) < 2 and type(terms) is int and 0 <= terms <= LARGEST
     if dtype not in get_args(Element) or not plain or prod(sizes) > LARGEST:
         raise ValueError(f"argument {entry!r:.80}")
-    return Argument(dtype, sizes, symbolic)
+    return Argument(dtype, sizes, symbolic, terms)
 
 
 def _stride(entry: Any) -> tuple[int, ...]:
@@ -170,8 +177,8 @@ def _check(golden: Golden) -> None:
 def draw(name: str, index: int, one: Argument) -> Array:
     """The fp32 values that argument `index` of the piece `name` repeats, at most `BLOCK` of them.
 
-    Activations have unit variance; matrices are scaled by their inner size, so that results keep
-    it; vectors lie around 1, as norm weights do.
+    Activations have unit variance; matrices are scaled by their inner size and filters by the
+    terms of their sums, so that results keep it; vectors lie around 1, as norm weights do.
     """
     raw = _raw(name, index, min(_count(one), BLOCK))
     units = (raw >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1.0)
@@ -190,7 +197,7 @@ def _range(one: Argument) -> tuple[np.float32, np.float32]:
         return np.float32(0.0), np.float32(1.7)
     if len(one.shape) < 2:
         return np.float32(1.0), np.float32(0.3)
-    return np.float32(0.0), np.float32((3.0 / one.shape[-1]) ** 0.5)
+    return np.float32(0.0), np.float32((3.0 / (one.terms or one.shape[-1])) ** 0.5)
 
 
 def _count(one: Argument) -> int:
