@@ -13,7 +13,16 @@ from typing import Any
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.bound_shape import names_in, shape_of
-from vcc.engine.models.expressions import Binding, Cat, Each, FromTensor, Stack, Tied, Transpose
+from vcc.engine.models.expressions import (
+    Binding,
+    Cat,
+    Each,
+    FromTensor,
+    Rows,
+    Stack,
+    Tied,
+    Transpose,
+)
 from vcc.engine.models.quant.stored import wrong_dtype
 from vcc.engine.models.tensor_info import Shape, TensorInfo
 
@@ -22,10 +31,11 @@ SHOWN = 5
 
 @dataclass(slots=True)
 class _Group:
-    """Tensors of a checkpoint that make one weight, by the pattern that each matched."""
+    """Tensors of a checkpoint that make a weight or several, by the pattern that each matched."""
 
     operations: tuple[Any, ...] = ()
     order: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
     found: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -43,7 +53,11 @@ def bind(model: Any, tensors: Mapping[str, TensorInfo] | None) -> dict[str, Bind
     shapes = {name: info.shape for name, info in (tensors or {}).items()} or saved_shapes(model)
     wanted = {name: tuple(one.shape) for name, one in model.state_dict().items()}
     groups, strange = _groups(model, shapes, wanted)
-    bindings = {name: _expression(name, group) for name, group in groups.items()}
+    bindings = {
+        name: one
+        for first, group in groups.items()
+        for name, one in _expressions(first, group, shapes).items()
+    }
     _tie(model, wanted, bindings)
     odd = _dtype_problems(model, bindings, tensors or {})
     problems = [*_shape_problems(bindings, wanted, shapes), *odd, *strange]
@@ -95,8 +109,23 @@ def _groups(
             converter = by_pattern[pattern]
             group.operations = tuple(converter.operations)
             group.order = tuple(converter.source_patterns)
+            group.targets = tuple(converter.target_patterns)
         group.found.setdefault(pattern or "", []).append(name)
     return groups, strange
+
+
+def _expressions(first: str, group: _Group, shapes: Mapping[str, Shape]) -> dict[str, Binding]:
+    """What a group makes: one weight, or the equal parts of a tensor that holds several."""
+    kinds = [(type(one).__name__, getattr(one, "dim", 0)) for one in group.operations]
+    read = [name for names in group.found.values() for name in names]
+    known = group.targets and group.targets[0] in first
+    if kinds != [("Chunk", 0)] or len(read) != 1 or not known or not shapes[read[0]]:
+        return {first: _expression(first, group)}
+    before, _, after = first.partition(group.targets[0])
+    names = [before + target + after for target in group.targets]
+    rows = -(-shapes[read[0]][0] // len(names))  # parts that are not equal do not fit the config
+    source = FromTensor(read[0])
+    return {name: Rows(source, i * rows, (i + 1) * rows) for i, name in enumerate(names)}
 
 
 def _expression(name: str, group: _Group) -> Binding:
