@@ -91,18 +91,26 @@ def spec_of(config: Config) -> DecoderSpec:
     return _checked(spec, config)
 
 
+NOT_KNOWN = (
+    "no decoder for it is built in, and transformers has no decoder and no model of one forward "
+    "by that name and model_type"
+)
+"""Why an architecture is refused that is not refused by name."""
+
+
 def _architecture_name(config: Config) -> str:
     names = config.get("architectures")
     name = names[0] if isinstance(names, list) and names else None
     if isinstance(name, str) and name in ARCHITECTURES:
         return name
-    supported = f"built in: {', '.join(ARCHITECTURES)}; others as transformers has them"
+    supported = f"built in: {', '.join(ARCHITECTURES)}; others as transformers has "
+    supported += "them, and any module by package.module:factory"
     if not isinstance(name, str):
         told = "empty" if names in (None, []) else "no list of names"
         raise ModelError(
             "config.json names no architecture", f"`architectures` is {told}", supported
         )
-    why = f"it uses {REFUSED[name]}" if name in REFUSED else "no decoder for it is built in"
+    why = f"it uses {REFUSED[name]}" if name in REFUSED else NOT_KNOWN
     if brings_code(config):
         why += "; code that the checkpoint brings along is not run, trusted or not"
     raise ModelError(f"architecture {name} is not supported", why, supported)

@@ -30,6 +30,9 @@ FORWARDS = (
     *("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"),
     *("ForQuestionAnswering", "ForMultipleChoice", "ForImageClassification", "Backbone"),
     *("ForSemanticSegmentation", "ForMaskedImageModeling", "ForTextEncoding"),
+    *("ModelWithProjection", "ForImageClassificationWithTeacher", "ForDepthEstimation"),
+    *("ForObjectDetection", "ForVideoClassification", "ForAudioClassification", "ForCTC"),
+    *("ForNextSentencePrediction", "ForPreTraining"),
 )
 """How `transformers` calls models that are one forward, by the ends of their names."""
 

@@ -63,8 +63,6 @@ def _made(
     except Exception as error:  # code of transformers, on a config of the user's
         raise _unmakeable(architecture, error) from error
     _check_dtypes(model, dtype)
-    # Read for a warning about padding, which a step has not; some configs refuse what they are set.
-    object.__setattr__(model.config, "pad_token_id", None)
     return model.eval().requires_grad_(False)
 
 

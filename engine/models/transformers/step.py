@@ -42,6 +42,9 @@ class TracedDecoder(nn.Module):
             attn_implementation=NAME,
             experts_implementation=NAME,
         )
+        # Read for a warning about padding, which a step has not; some configs refuse what they are
+        # set. A plain forward keeps it: a classifier looks for the last token that is none.
+        object.__setattr__(self.model.config, "pad_token_id", None)
         _check_config(self.model.config, spec)
         self.constants = {f"model.{name}": data for name, data in as_meta(self.model).items()}
         self.attention = attention_of(self.model, spec)
