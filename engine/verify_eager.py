@@ -143,15 +143,15 @@ def eager_steps(
 
 
 def draw_weights(spec: DecoderSpec, decoder: Decoder) -> dict[str, torch.Tensor]:
-    """A value for every parameter, drawn by its name: no weight is 1 or 0 by luck.
+    """A value for all that a checkpoint has, drawn by its name: no weight is 1 or 0 by luck.
 
     Norm weights lie within 0.3 of what does nothing, biases within 0.1 of zero; rows of matrices
     are normal and keep the size of what they are multiplied with.
     """
     tied = {name: one.name for name, one in bindings_of(spec).items() if isinstance(one, Tied)}
     drawn = {
-        name: _drawn(name, tuple(parameter.shape), spec.norm_offset)
-        for name, parameter in decoder.named_parameters(remove_duplicate=False)
+        name: _drawn(name, tuple(one.shape), spec.norm_offset)
+        for name, one in decoder.state_dict().items()
         if name not in tied
     }
     return drawn | {name: drawn[other] for name, other in tied.items()}

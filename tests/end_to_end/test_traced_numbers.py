@@ -1,7 +1,8 @@
 """The numbers rule for decoders that are not built in: traced from the model of transformers.
 
-The short form compiles one family and runs three more as operator lists, which are the same graphs
-without a compiler; the long form compiles each family in fp32 and bf16, one of them tied.
+The short form compiles one family, runs three more as operator lists, which are the same graphs
+without a compiler, and one in eager mode; the long form compiles each family in fp32 and bf16, one
+of them tied, and runs many more as operator lists.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from support.checkpoints import reference_logits
 from support.flow import Forcer, answers, ask, booted, built, draw_prompts, force
 from support.numbers import assert_fp32_close, assert_low_precision
-from support.traced_checkpoints import FAMILIES, make_traced
+from support.traced_checkpoints import FAMILIES, OTHERS, make_traced
 
 from vcc.cache.store import Store
 
@@ -55,13 +56,15 @@ SHORT = (
     Cell("Starcoder2ForCausalLM", "bf16", tied=True),
     Cell("CohereForCausalLM", tied=True),
     Cell("OlmoeForCausalLM"),
+    Cell("Glm4MoeForCausalLM", backend="none"),
 )
 LONG = tuple(
     Cell(name, dtype, (dtype == "bf16") == (index % 2 == 0), "inductor")
     for index, name in enumerate(FAMILIES)
     for dtype in ("fp32", "bf16")
 )
-CELLS = (*SHORT, *(pytest.param(cell, marks=pytest.mark.slow) for cell in LONG))
+MORE = tuple(Cell(name) for name in OTHERS)
+CELLS = (*SHORT, *(pytest.param(cell, marks=pytest.mark.slow) for cell in (*LONG, *MORE)))
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -70,7 +73,8 @@ def test_logits_and_tokens_are_those_of_transformers(
 ) -> None:
     name = TORCH_NAMES[cell.dtype]
     make_traced(tmp_path, cell.architecture, dtype=name, tied=cell.tied)
-    config = json.dumps({"backend": cell.backend})
+    way = {"mode": "none"} if cell.backend == "none" else {"backend": cell.backend}
+    config = json.dumps(way)
     asked = ask(tmp_path, dtype=cell.dtype, config=config, **LIMITS)
     store = Store.open(shelf)
     built(asked, store)

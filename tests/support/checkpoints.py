@@ -190,7 +190,8 @@ def _quiet() -> None:
 
 
 def _redraw(model: torch.nn.Module, seed: int, *, zero_centred: bool) -> None:
-    """Norm weights 1 +- 0.3 (as the architecture counts them), biases +- 0.1, matrices normal."""
+    """Norm weights 1 +- 0.3 (as the architecture counts them), biases +- 0.1, matrices normal;
+    stored buffers that are biases as well."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -204,6 +205,10 @@ def _redraw(model: torch.nn.Module, seed: int, *, zero_centred: bool) -> None:
                 wide = 1e-3 if name.endswith("mlp.gate.weight") else 1.5
                 parameter.copy_(drawn * wide / parameter.shape[-1] ** 0.5)
         _place_routers(model, generator)
+        known = dict(model.named_parameters(remove_duplicate=False))
+        for name, buffer in model.state_dict().items():  # those that a checkpoint has
+            if name not in known and name.endswith("bias"):
+                buffer.copy_((torch.rand(buffer.shape, generator=generator) * 2 - 1) * 0.1)
 
 
 def _place_routers(model: torch.nn.Module, generator: torch.Generator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,78 @@ FAMILIES: dict[str, dict[str, Any]] = {
 """Config fields beside the sizes, by architecture."""
 
 
+ANY: Mapping[str, Any] = {
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "sliding_window": 24,
+    "num_hidden_layers": 4,
+    "num_experts": 6,
+    "num_local_experts": 6,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 32,
+    "n_group": 2,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+    "rotary_dim": 8,
+    "pad_token_id": 0,
+}
+"""Config fields of all other families, each where a family has it."""
+
+OTHERS = tuple(
+    f"{name}ForCausalLM"
+    for name in (
+        "Afmoe",
+        "Apertus1p5Text",
+        "Apertus",
+        "Arcee",
+        "BitNet",
+        "CodeGen",
+        "Cwm",
+        "Dots1",
+        "Ernie4_5",
+        "Ernie4_5_Moe",
+        "Exaone4",
+        "ExaoneMoe",
+        "FlexOlmo",
+        "GPTJ",
+        "Gemma",
+        "Glm4",
+        "Glm4Moe",
+        "Glm",
+        "GraniteMoe",
+        "GraniteMoeShared",
+        "HYV3",
+        "Helium",
+        "HunYuanDenseV1",
+        "HunYuanMoEV1",
+        "HyperCLOVAX",
+        "Jais2",
+        "Kolibri1",
+        "Laguna",
+        "Lfm2",
+        "Mellum",
+        "MiniMaxM2",
+        "Ministral3",
+        "Ministral",
+        "ModernBertDecoder",
+        "Moshi",
+        "NanoChat",
+        "Nemotron",
+        "Olmo3",
+        "Olmo",
+        "Persimmon",
+        "SeedOss",
+        "SolarOpen",
+        "StableLm",
+        "VaultGemma",
+    )
+)
+"""Families that equal `transformers` as well; what makes each itself is not written down."""
+
+
 def config_of(architecture: str, **fields: Any) -> dict[str, Any]:
     """The config of a family, or of another architecture, as transformers writes it."""
     import transformers
@@ -52,7 +125,8 @@ def config_of(architecture: str, **fields: Any) -> dict[str, Any]:
     kind = getattr(transformers, architecture)
     known = kind.config_class()
     own = {**SIZES, "num_key_value_heads": SIZES["num_attention_heads"]}
-    own |= {**FAMILIES.get(architecture, {}), **fields}
+    more = ANY if architecture in OTHERS else FAMILIES.get(architecture, {})
+    own |= {**more, **fields}
     own = {name: value for name, value in own.items() if hasattr(known, name)}
     text = kind.config_class(**own).to_json_string(use_diff=True)
     return {**json.loads(text), "architectures": [architecture]}

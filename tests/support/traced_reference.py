@@ -1,4 +1,4 @@
-"""The table of docs/transformers.md: unique pieces at two depths, passes that fire.
+"""The tables of docs/transformers.md: unique pieces at two depths, passes that fire; and names.
 
 Rewrite it with `PYTHONPATH=tests python -m support.traced_reference` from the top of the
 repository.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import textwrap
 from pathlib import Path
 
 from support.flow import ask
-from support.traced_checkpoints import ABOUT, config_of
+from support.traced_checkpoints import ABOUT, OTHERS, config_of
 from vcc.engine.compile.source import trace_request
 from vcc.engine.config.types import DEFAULT_SPLITTING_OPS
 from vcc.engine.partition.split import split
@@ -57,13 +58,23 @@ def table() -> str:
     return "\n".join([*lines, *map(row, ABOUT)])
 
 
+def others() -> str:
+    """The names of families that equal `transformers` as well, in lines of the page."""
+    names = ", ".join(f"`{name}`" for name in sorted(OTHERS))
+    return "\n".join(textwrap.wrap(names, 110, break_long_words=False))
+
+
 def rewritten(page: str) -> str:
-    """The page with the table made anew."""
-    block = f"<!-- traced -->\n{table()}\n<!-- end traced -->"
-    pattern = "<!-- traced -->.*?<!-- end traced -->"
+    """The page with the table and the names made anew."""
+    return _placed(_placed(page, "traced", table()), "others", others())
+
+
+def _placed(page: str, name: str, text: str) -> str:
+    block = f"<!-- {name} -->\n{text}\n<!-- end {name} -->"
+    pattern = f"<!-- {name} -->.*?<!-- end {name} -->"
     page, count = re.subn(pattern, lambda _: block, page, flags=re.DOTALL)
     if count != 1:
-        raise ValueError(f"docs/transformers.md has {count} tables of traced decoders")
+        raise ValueError(f"docs/transformers.md has {count} places for {name}")
     return page
 
 

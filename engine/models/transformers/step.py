@@ -80,13 +80,15 @@ class TracedDecoder(nn.Module):
         return cast(Tensor, found.logits[0])
 
     def assign(self, weights: Mapping[str, Tensor]) -> TracedDecoder:
-        """Take these tensors as parameters, without a copy, and the computed buffers.
+        """Take these tensors as parameters and stored buffers, without a copy, and compute the rest.
 
         Args:
-            weights: every parameter by name, in the model's dtype.
+            weights: every parameter and stored buffer by name, in the model's dtype.
         """
         missing, _ = self.load_state_dict(dict(weights), strict=False, assign=True)
         for name, data in self.constants.items():
+            if name in weights:
+                continue
             owner, _, own = name.rpartition(".")
             setattr(self.get_submodule(owner), own, data)
         named = dict(self.named_parameters())

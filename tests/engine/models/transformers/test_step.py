@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from support.traced_checkpoints import config_of
-from support.traced_reference import PAGE, rewritten, row
+from support.traced_reference import PAGE, others, rewritten, row
 
 from vcc.cache.errors import ModelError
 from vcc.engine.models.architectures import spec_of
@@ -90,6 +90,10 @@ def test_experts_are_bound_in_a_line_a_layer() -> None:
     text = str(found["model.model.layers.1.mlp.experts.gate_up_proj"])
     gate, up = (f'tensor("model.layers.1.mlp.experts.*.{n}_proj.weight")' for n in ("gate", "up"))
     assert text == f"stack(cat({gate}, {up}), 0:6)"
+
+
+def test_the_page_has_the_names_of_other_families() -> None:
+    assert f"<!-- others -->\n{others()}\n<!-- end others -->" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_has_the_pieces_of_a_family() -> None:
