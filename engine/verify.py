@@ -18,6 +18,7 @@ from vcc.engine.graphs.table.decode import decode as decode_table
 from vcc.engine.graphs.table.layout import DTYPES, MOST_SHARED
 from vcc.engine.graphs.table.types import Kernel, NodeTable, Role
 from vcc.engine.models.lora.spec import A, B
+from vcc.engine.models.turned import turned_of
 from vcc.engine.verify_ranges import check_ranges
 
 REGISTERS = 65536
@@ -136,7 +137,8 @@ def _check_tensors(
     table: str, found: NodeTable, loaded: Loaded, blobs: Mapping[str, bytes]
 ) -> None:
     bindings = loaded.manifest.info.get("bindings")  # a plain module has none
-    bound = bindings if isinstance(bindings, dict) else None
+    turned = turned_of(loaded.manifest)
+    bound = {*bindings, *turned} if isinstance(bindings, dict) else None
     for tensor in found.tensors:
         weight = tensor.role is Role.WEIGHT and not _is_adapters(tensor.target, loaded)
         if weight and bound is not None and tensor.target not in bound:

@@ -73,7 +73,7 @@ def vit() -> Any:
 
 def resnet() -> Any:
     config = transformers.ResNetConfig(
-        embedding_size=16, hidden_sizes=[32, 64], depths=[2, 1], num_labels=7
+        embedding_size=32, hidden_sizes=[128, 256], depths=[2, 1], num_labels=7
     )
     model = transformers.ResNetForImageClassification(config)
     generator = torch.Generator().manual_seed(1)

@@ -23,10 +23,13 @@ from vcc.engine.compile.gpu import device_profile
 from vcc.engine.events import NullEvents
 from vcc.engine.graphs.expr import evaluate_all
 from vcc.engine.graphs.host_memory import HostMemory
-from vcc.engine.graphs.planner.content import read, write
+from vcc.engine.graphs.planner.content import GpuContent, read, write
 from vcc.engine.graphs.planner.process import plan_in_child
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeTable, Role
+from vcc.engine.models.expression_text import parse
+from vcc.engine.models.expressions import ChannelsLast
+from vcc.engine.models.turned import parameter_of
 from vcc.engine.request import settle
 from vcc.engine.runtime.player.forward import sizes_of
 
@@ -73,7 +76,7 @@ def main(folder: Path) -> None:
     memory = HostMemory(table, {symbol.name: symbol.high for symbol in table.symbols})
     for one in table.tensors:
         if one.role is Role.WEIGHT:
-            _place(memory, table, one.name).copy_(weights[one.target])
+            _place(memory, table, one.name).copy_(_weight(content, weights, one.target))
         elif one.role is Role.CONSTANT:
             memory.tensor(one)[:] = np.frombuffer(content.constants[one.target], np.uint8)
     for index in range(len(list(folder.glob("in*")))):
@@ -87,6 +90,16 @@ def main(folder: Path) -> None:
         names = [one.name for one in table.tensors if one.role is Role.OUTPUT]
         found = {str(n): _place(memory, table, name).clone() for n, name in enumerate(names)}
         save_file(found, folder / f"out{index}")
+
+
+def _weight(content: GpuContent, weights: Mapping[str, Tensor], target: str) -> Tensor:
+    """A weight as it lies in the table."""
+    text = content.info.get("turned", {}).get(target)
+    if text is None:
+        return weights[target]
+    binding = parse(text)
+    assert isinstance(binding, ChannelsLast)
+    return weights[parameter_of(binding)].movedim(1, -1)
 
 
 def _place(memory: HostMemory, table: NodeTable, name: str) -> Tensor:

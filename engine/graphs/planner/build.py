@@ -27,6 +27,7 @@ from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import GpuContent, StepContent
 from vcc.engine.graphs.planner.figures import figures
+from vcc.engine.graphs.planner.filters import turned_bindings, weights_of, with_turned
 from vcc.engine.graphs.planner.golden import Goldens, make_goldens
 from vcc.engine.graphs.planner.join import Joined, Part, join_ranges
 from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
@@ -55,6 +56,7 @@ from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.attention import plain_attention
 from vcc.engine.trace.decoder import MOST_BLOCKS
+from vcc.engine.trace.scalars import FilledNumbers
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Traced
 
@@ -118,7 +120,7 @@ def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]
     dump = Dump(planning.settled.request.keep)
     ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
     note = planning.events.note
-    with planning.stage("trace"), torch.device("cuda"), plain_attention(note):
+    with planning.stage("trace"), torch.device("cuda"), plain_attention(note), FilledNumbers():
         traced = trace(trace_request(planning.settled, made, whole=True))
         planning.counters.add("traces")
         dump.graph("traced", traced)
@@ -139,6 +141,8 @@ def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]
 def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
     programs = [one.pieces.program for one in found.ranges]
     copied, strided = written_again(programs), taken_as_rows(programs)
+    decoder = planning.settled.request.source.kind == "decoder"
+    weights = {} if decoder else weights_of(programs)
     planned = {}
     with planning.stage("compile", len(found.unique)):
         for piece in found.unique:
@@ -149,6 +153,7 @@ def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
                 planning.options,
                 copied=copied.get(piece.id, frozenset()),
                 strided=strided.get(piece.id, frozenset()),
+                weights=weights.get(piece.id, frozenset()),
             )
             planning.events.progress(piece.id, "done")
         planning.counters.add("compiles", len(planned))
@@ -206,7 +211,7 @@ def _joined(
     )
     parts = [
         Part(
-            one.pieces,
+            with_turned(one.pieces, planned),
             StepLimits(one.sizes.max, shape.max_seqs, MOST_BLOCKS, fewest=one.sizes.min)
             if decoder
             else None,
@@ -252,12 +257,20 @@ def _content(
             "pieces": [{"id": p.id, "calls": found.calls[p.id]} for p in found.unique],
             **_figures(found, joined, steps),
             "goldens": dict(goldens.said),
+            **_turned(found, joined),
         },
         stages=dict(planning.stages),
         counters={name: planning.counters[name] for name in COUNTED},
         toolkit=toolkit(planning.profile),
         driver=max(driver_floor(planning.profile), own_driver_floor(kernels.values())),
     )
+
+
+def _turned(found: Cut, joined: Sequence[Joined]) -> dict[str, Any]:
+    """Bindings of weights that lie otherwise than the module has them, where there are any."""
+    programs = (one.pieces.program for one in found.ranges)
+    made = turned_bindings(programs, (one.table for one in joined))
+    return {"turned": made} if made else {}
 
 
 def _names(found: Cut) -> list[str]:

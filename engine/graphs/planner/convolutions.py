@@ -93,10 +93,12 @@ def convolved_pixels(
     padding: Sequence[int],
     dilation: Sequence[int],
     *_: Any,
+    turned: bool = False,
 ) -> Tensor:
     """As `convolved` for an image of `by_pixels` with `pixel_strides`, which its result has too.
 
-    One tap without padding is a gemm node's product, several are a launch of our kernel.
+    One tap without padding is a gemm node's product, several are a launch of our kernel. The
+    memory of a filter that is `turned` is [filters, *taps, channels], whatever its sizes say.
     """
     pixels = image.permute(TO_PIXELS)
     fields = (image.shape[2:], weight.shape[2:], stride, padding, dilation)
@@ -106,9 +108,14 @@ def convolved_pixels(
         rows = pixels[:, ::step_down, ::step_across].reshape(-1, pixels.shape[3])
         found = dense(rows) @ weight.reshape(weight.shape[0], -1).permute(1, 0)
     else:
-        found = convolved_places(pixels, dense(weight.permute(TO_PIXELS)), form)
+        filters = weight.view(_permuted(weight)) if turned else dense(weight.permute(TO_PIXELS))
+        found = convolved_places(pixels, filters, form)
     found = found.reshape(image.shape[0], *form.out, weight.shape[0])
     return (found if bias is None else found + bias).permute(TO_IMAGE)
+
+
+def _permuted(weight: Tensor) -> list[int]:
+    return [weight.shape[dim] for dim in TO_PIXELS]
 
 
 def _both(sizes: Sequence[int]) -> tuple[int, int]:

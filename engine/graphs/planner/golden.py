@@ -23,6 +23,7 @@ from vcc.engine.graphs.expr import Expr, evaluate, evaluate_all
 from vcc.engine.graphs.golden import Argument, Golden
 from vcc.engine.graphs.planner.arithmetic import dense
 from vcc.engine.graphs.planner.emit import Emitter, Places
+from vcc.engine.graphs.planner.filters import as_read
 from vcc.engine.graphs.planner.flat import Flat
 from vcc.engine.graphs.planner.memory import Located, Memory, stacked, tensor_bytes
 from vcc.engine.graphs.planner.types import Geometry, PlannedPiece
@@ -72,7 +73,8 @@ def make_goldens(
     said: dict[str, int | str] = {}
     with _one_thread():
         for piece in pieces:
-            made = _golden(piece, planned[piece.id], tables[piece.id])
+            work = planned[piece.id]
+            made = _golden(as_read(piece, work.turned), work, tables[piece.id])
             if isinstance(made, Skipped):
                 said[piece.id] = made.reason
             else:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.attention import place_attention
+from vcc.engine.graphs.planner.filters import turned_in
 from vcc.engine.graphs.planner.largest import place_largest
 from vcc.engine.graphs.planner.products import place_products
 from vcc.engine.graphs.planner.reader import read_piece
@@ -36,6 +38,7 @@ def compile_piece(
     *,
     copied: Collection[int] = (),
     strided: Collection[int] = (),
+    weights: Collection[int] = (),
 ) -> PlannedPiece:
     """Compile one unique piece for the installed device and read its work.
 
@@ -45,6 +48,7 @@ def compile_piece(
         options: Inductor's, of `cuda_options`.
         copied: outputs (by index) that need memory of their own.
         strided: outputs that may be views with a stride a row.
+        weights: arguments that may lie channels last from their load on.
 
     Raises:
         CompileError: it does not compile, or holds what a node table cannot express.
@@ -58,7 +62,7 @@ def compile_piece(
             )
     kept = frozenset(copied)
     while True:
-        planned = _compiled(piece, profile, options, kept)
+        planned = _compiled(piece, profile, options, kept, weights)
         wrong = _wrong(piece, planned, kept, strided)
         if not wrong:
             return planned
@@ -66,7 +70,11 @@ def compile_piece(
 
 
 def _compiled(
-    piece: Piece, profile: DeviceProfile, options: Mapping[str, Any], kept: frozenset[int]
+    piece: Piece,
+    profile: DeviceProfile,
+    options: Mapping[str, Any],
+    kept: frozenset[int],
+    weights: Collection[int],
 ) -> PlannedPiece:
     first = len(piece.arguments) - piece.outputs
     arguments = [
@@ -74,9 +82,16 @@ def _compiled(
         for index in range(len(piece.arguments))
     ]
     fakes = fake_arguments(piece)
-    given = [fake for fake, name in zip(fakes, arguments, strict=True) if name is not None]
+    positions = [index for index, name in enumerate(arguments) if name is not None]
+    given, turned = [fakes[index] for index in positions], set[int]()
+
+    def place(graph: Graph) -> None:
+        filters = turned_in(graph, positions, weights)
+        turned.update(filters.values())
+        _place(graph, filters)
+
     try:
-        compiled = compile_to_graph(returning(piece, kept), given, options, profile, _place)
+        compiled = compile_to_graph(returning(piece, kept), given, options, profile, place)
     except VccError:
         raise
     except Exception as error:
@@ -84,15 +99,16 @@ def _compiled(
             f"piece {piece.id[:12]} does not compile for {profile.target}",
             quoted(error),
         ) from error
-    return read_piece(piece, compiled, arguments, profile.target)
+    read = read_piece(piece, compiled, arguments, profile.target)
+    return replace(read, turned=tuple(sorted(turned)))
 
 
-def _place(graph: Graph) -> None:
+def _place(graph: Graph, turned: Collection[Node]) -> None:
     """What becomes of attention, routers and products, before Inductor lowers them."""
     place_attention(graph)
     place_largest(graph)
     add_in_products(graph)
-    place_products(graph)
+    place_products(graph, turned)
 
 
 def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:

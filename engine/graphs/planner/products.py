@@ -6,7 +6,7 @@ of known sizes; batches of products, and products of two matrices whose sizes mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,17 +34,18 @@ from vcc.engine.torch_shim.strides import laying
 aten = torch.ops.aten
 
 
-def place_products(graph: Graph) -> None:
+def place_products(graph: Graph, turned: Collection[Node] = ()) -> None:
     """Write the products of a graph that a gemm node cannot hold as launches, in place.
 
     Args:
         graph: Inductor's, after its own passes; nodes have fake values.
+        turned: filters whose memory is channels last; see `planner.filters`.
     """
     known = set(graph.nodes)
     for node in list(graph.nodes):
         if convolves(node) and by_pixels(node):
             _lay_pixels(node)
-            _replace(node, convolved_pixels)
+            _replace(node, partial(convolved_pixels, turned=node.args[1] in turned))
         elif convolves(node):
             _replace(node, convolved)
         elif node.target in PRODUCTS and held(node):

@@ -97,6 +97,7 @@ class PlannedPiece:
         tensors: every tensor by name; buffers are their own base.
         buffers: names of the memory that the piece allocates.
         work: launches and products in order.
+        turned: arguments that it reads channels last; see `planner.filters`.
     """
 
     id: str
@@ -105,3 +106,4 @@ class PlannedPiece:
     tensors: Mapping[str, Placed]
     buffers: tuple[str, ...]
     work: tuple[Work, ...]
+    turned: tuple[int, ...] = ()

@@ -9,6 +9,9 @@ import torch
 
 from vcc.cache.errors import IntegrityError, ModelError
 from vcc.engine.graphs.blob_names import CONSTANT
+from vcc.engine.models.expressions import ChannelsLast
+from vcc.engine.models.turned import parameter_of, turned_of
+from vcc.engine.models.weights import channels_last
 from vcc.engine.runtime.module_loader import other_content, own_module
 from vcc.engine.runtime.player.handle import PlayerHandle
 from vcc.engine.runtime.player.layout import Layout, Tensor
@@ -27,11 +30,12 @@ def fill(boot: Boot, handle: PlayerHandle, layout: Layout, blobs: Mapping[str, b
     """
     module = own_module(boot)
     buffers, state = dict(module.named_buffers()), module.state_dict()
+    turned = turned_of(boot.loaded.manifest)
     for one in layout.tensors.values():
         if one.role == "constant":
             handle.write(one.address, _constant(boot, one, blobs, buffers))
         elif one.role == "weight":
-            handle.write(one.address, _weight(one, state))
+            handle.write(one.address, _weight(one, state, turned.get(one.target)))
 
 
 def _constant(
@@ -48,10 +52,11 @@ def _constant(
     return data
 
 
-def _weight(one: Tensor, state: Mapping[str, torch.Tensor]) -> Bytes:
-    if one.target not in state:
-        raise ModelError(f"the module has no parameter {one.target}", "its code has changed")
-    found = state[one.target]
+def _weight(one: Tensor, state: Mapping[str, torch.Tensor], turned: ChannelsLast | None) -> Bytes:
+    name = one.target if turned is None else parameter_of(turned)
+    if name not in state:
+        raise ModelError(f"the module has no parameter {name}", "its code has changed")
+    found = state[name] if turned is None else channels_last(state[name], str(turned))
     dtype: torch.dtype = getattr(torch, one.dtype)
     if found.dtype != dtype or tuple(found.shape) != one.shape:
         raise ModelError(
@@ -60,4 +65,4 @@ def _weight(one: Tensor, state: Mapping[str, torch.Tensor]) -> Bytes:
             f"the artifact takes {dtype} {list(one.shape)}",
             "give its own state_dict(), saved with safetensors",
         )
-    return tensor_bytes(found)
+    return tensor_bytes(found.contiguous())

@@ -14,6 +14,7 @@ from vcc.engine.arena import Arena
 from vcc.engine.graphs.blob_names import CONSTANT, STEP
 from vcc.engine.models.bindings import parse as parse_binding
 from vcc.engine.models.expressions import Binding
+from vcc.engine.models.turned import turned_of
 from vcc.engine.runtime.dispatch import dispatcher_of
 from vcc.engine.runtime.player import weights as upload
 from vcc.engine.runtime.player.adapting import adapting, stacked
@@ -204,7 +205,7 @@ def fill_weights(
 
 
 def bindings_of(boot: Boot) -> dict[str, Binding]:
-    """The artifact's bindings by parameter.
+    """The artifact's bindings by parameter, and those of weights that are turned.
 
     Raises:
         IntegrityError: the manifest has none, or one is no text.
@@ -212,7 +213,8 @@ def bindings_of(boot: Boot) -> dict[str, Binding]:
     texts = boot.loaded.manifest.info.get("bindings")
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise IntegrityError("the manifest has no bindings")
-    return {name: parse_binding(text) for name, text in texts.items()}
+    found = {name: parse_binding(text) for name, text in texts.items()}
+    return {**turned_of(boot.loaded.manifest), **found}
 
 
 def _limits(boot: Boot, layout: Layout, blocks: int) -> StepLimits:
