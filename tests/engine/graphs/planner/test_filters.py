@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from vcc.engine.compile.golden_filters import filters_of
 from vcc.engine.graphs.planner.filters import as_read, turned_bindings, turned_in, weights_of
 from vcc.engine.graphs.planner.filters import with_turned as turned_step
 from vcc.engine.graphs.program import VERSION, Call, Program, Value
@@ -138,6 +139,7 @@ def test_a_golden_is_drawn_as_the_filter_lies() -> None:
     piece = Piece("id", graph, tuple(specs), 1, (), "")
     changed = as_read(piece, (1,))
     assert changed.arguments[1].shape == (64, 3, 3, 32)
+    assert filters_of(changed.graph) == filters_of(graph) == {1}
     assert (as_read(piece, ()), piece.arguments[1].shape) == (piece, FILTER)
     x, w = torch.randn(IMAGE), torch.randn(FILTER)
     found, wanted = torch.empty(2, 64, 5, 4), torch.empty(2, 64, 5, 4)
