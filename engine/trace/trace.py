@@ -15,6 +15,7 @@ from vcc.engine.trace.assigned import refused_assignments
 from vcc.engine.trace.failure import TRAILER, cannot_trace, narrowing_hint
 from vcc.engine.trace.overlaps import refuse_overlaps
 from vcc.engine.trace.rows import refuse_mixed_rows
+from vcc.engine.trace.scalars import keep_numbers
 from vcc.engine.types import Placeholder, Traced
 
 NARROWED = "Constraints violated"
@@ -84,6 +85,9 @@ def trace(request: TraceRequest) -> Traced:
         raise _cannot_trace(error, request.axes) from error
     ranges = _ranges_once(program, request) if request.once else _verify_ranges(program, request)
     graph = shim.graph_before_decomposition(program)
+    lifted = shim.lifted_constants(program)
+    made = {name: one for name, one in lifted.items() if name not in request.constants}
+    keep_numbers(graph, shim.placeholders_of(program), made)
     placeholders = _used(graph, shim.placeholders_of(program))
     refuse_overlaps(graph.graph)
     if request.positions:
@@ -92,7 +96,7 @@ def trace(request: TraceRequest) -> Traced:
         graph=graph,
         placeholders=placeholders,
         ranges=ranges,
-        constants=_constants(placeholders, shim.lifted_constants(program), request),
+        constants=_constants(placeholders, lifted, request),
         notes=(*request.notes, *(_decided(program) if request.once else ())),
     )
 

@@ -56,6 +56,7 @@ from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import driver_floor, toolkit
 from vcc.engine.trace.attention import plain_attention
 from vcc.engine.trace.decoder import MOST_BLOCKS
+from vcc.engine.trace.scalars import FilledNumbers
 from vcc.engine.trace.trace import trace
 from vcc.engine.types import Traced
 
@@ -119,7 +120,7 @@ def _cut(planning: Planning, made: torch.nn.Module | None) -> tuple[Traced, Cut]
     dump = Dump(planning.settled.request.keep)
     ranging = Ranging(planning.settled, planning.events, planning.counters, dump)
     note = planning.events.note
-    with planning.stage("trace"), torch.device("cuda"), plain_attention(note):
+    with planning.stage("trace"), torch.device("cuda"), plain_attention(note), FilledNumbers():
         traced = trace(trace_request(planning.settled, made, whole=True))
         planning.counters.add("traces")
         dump.graph("traced", traced)

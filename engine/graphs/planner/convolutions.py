@@ -153,6 +153,9 @@ def _grouped(windows: Tensor, weight: Tensor, groups: int, dims: int) -> Tensor:
     parts = windows.reshape(count, groups, channels // groups, *windows.shape[2:])
     order = [0, 1, 2, *range(3 + dims, 3 + 2 * dims), *range(3, 3 + dims)]
     depth = weight[0].numel()
-    right = parts.permute(order).reshape(count * groups, depth, -1)
+    ordered = parts.permute(order)
+    if all(isinstance(size, int) for size in ordered.shape[1:]):
+        ordered = dense(ordered)  # one place is a view in any order, and the image may lie by pixel
+    right = ordered.reshape(count * groups, depth, -1)
     left = weight.reshape(1, groups, -1, depth).expand(count, -1, -1, -1)
     return batched(left.reshape(count * groups, -1, depth), right)

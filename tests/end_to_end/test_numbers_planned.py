@@ -1,0 +1,79 @@
+"""What forwards write beside products, in a node table: numbers, buckets, filters of one channel.
+
+A relative position bias writes numbers into a table of indices (BEiT), buckets of positions make
+tensors of numbers (DeBERTa), and a network for phones ends with filters of one channel over images
+of one place (MobileNet).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.interpreted_forward import computed
+from support.numbers import assert_states_close
+
+FACTORY = '''"""Positions, numbers and filters of one channel."""
+
+import torch
+from torch.nn import functional as F
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.points = torch.nn.Conv2d(8, 16, 1)
+        self.apart = torch.nn.Conv2d(16, 16, 3, stride=2, groups=16)
+        self.bias = torch.nn.Parameter(torch.randn(12, 4))
+
+    def table(self):
+        one = torch.arange(3)
+        index = torch.zeros(4, 4, dtype=torch.int64)
+        index[1:, 1:] = one[:, None] - one[None, :] + 2
+        index[0, 0:] = 9
+        index[0:, 0] = 10
+        index[0, 0] = 11
+        return self.bias[index.view(-1)].view(4, 4, 4)
+
+    def buckets(self, x):
+        places = torch.arange(16, device=x.device) - 8
+        near = torch.where(places.abs() < 4, torch.tensor(3).type_as(places), places.abs())
+        return torch.log(near / 2) / torch.log(torch.tensor(7 / 2))
+
+    def forward(self, x):
+        y = self.apart(F.relu6(self.points(x)))
+        return y.flatten(1) + self.buckets(x), y.flatten(1).view(-1, 4, 4) + self.table()[0]
+
+
+def make():
+    torch.manual_seed(0)
+    return Small().eval()
+'''
+
+
+@pytest.mark.slow
+def test_small_things_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numbers_zoo.py").write_text(FACTORY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    from numbers_zoo import make
+
+    module = make()
+    generator = torch.Generator().manual_seed(1)
+    batches = [{"x": torch.randn(rows, 8, 3, 3, generator=generator)} for rows in (1, 3)]
+    (tmp_path / "job").mkdir()
+    found = computed(
+        tmp_path / "job",
+        "numbers_zoo:make",
+        module.state_dict(),
+        batches,
+        inputs=["x=N@1-4x8x3x3"],
+    )
+    for mine, batch in zip(found, batches, strict=True):
+        with torch.no_grad():
+            wanted = module(**batch)
+        for one, other in zip(mine, wanted, strict=True):
+            assert one.shape == other.shape
+            assert_states_close(one, other)
