@@ -20,6 +20,7 @@ from torch.fx import GraphModule
 
 from vcc.cache.errors import CompileError, ConfigError
 from vcc.engine.config.inductor_options import CUDA_OPTIONS
+from vcc.engine.torch_shim.combined import varying_sums_apart
 from vcc.engine.torch_shim.profiles import DeviceProfile
 from vcc.engine.torch_shim.triton_build import CompiledKernel, kernel_of
 
@@ -76,7 +77,7 @@ def compile_to_graph(
     for name in options.keys() - known.keys() - CUDA_OPTIONS.keys():
         raise ConfigError(f'Inductor of torch {torch.__version__} has no option "{name}"')
     known["post_grad_custom_post_pass"] = rewrite
-    with named_launches() as tuners, plain_addends():
+    with named_launches() as tuners, plain_addends(), varying_sums_apart():
         made: Any = aot_compile(graph, tuple(arguments), options=known)
     kernels = {name: _kernel(tuner, profile) for name, tuner in tuners.items()}
     return FxPiece(made, kernels)

@@ -77,3 +77,52 @@ def test_small_things_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for one, other in zip(mine, wanted, strict=True):
             assert one.shape == other.shape
             assert_states_close(one, other)
+
+
+LAST = '''"""The values at two places of each row that are looked for in rows of any length."""
+
+import torch
+
+
+class Last(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = torch.nn.Linear(8, 5)
+
+    def forward(self, x, seen):
+        places = torch.arange(seen.shape[1], dtype=torch.int32)
+        last, most = (places * seen).argmax(-1), x.sum(-1).argmax(-1)
+        rows = torch.arange(x.shape[0])
+        y = self.out(x)
+        return y[rows, last], y[rows, most]
+
+
+def make():
+    torch.manual_seed(0)
+    return Last().eval()
+'''
+
+
+@pytest.mark.slow
+def test_places_are_looked_for_in_rows_of_any_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "last_zoo.py").write_text(LAST)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    from last_zoo import make
+
+    module, generator = make(), torch.Generator().manual_seed(1)
+    batches = []
+    for rows, length in ((1, 1), (3, 17)):
+        seen = torch.randint(0, 2, (rows, length), generator=generator, dtype=torch.int32)
+        batches.append({"x": torch.randn(rows, length, 8, generator=generator), "seen": seen})
+    (tmp_path / "job").mkdir()
+    shapes = ["x=B@1-4xS@1-32x8", "seen=B@1-4xS@1-32:int32"]
+    found = computed(tmp_path / "job", "last_zoo:make", module.state_dict(), batches, inputs=shapes)
+    for mine, batch in zip(found, batches, strict=True):
+        with torch.no_grad():
+            wanted = module(**batch)
+        for one, other in zip(mine, wanted, strict=True):
+            assert_states_close(one, other)

@@ -70,6 +70,9 @@ HOLDERS: Mapping[str, Callable[[], Any]] = {
     "_cuda_getCurrentRawStream": lambda: None,  # made by the shim in a torch without CUDA
     "_DeviceGuard": lambda: torch.cuda,
     "_node_metadata_hook": lambda: resolved("torch._inductor.codegen.wrapper_fxir"),
+    "_custom_combo_kernel_horizontal_partition_algorithm": lambda: resolved(
+        "torch._inductor.codegen.triton_combo_kernel"
+    ),
     "_has_cuda": lambda: resolved("torch._C"),
     "_ensureCUDADeviceGuardSet": lambda: None,  # in a torch with CUDA alone
 }  # fmt: skip
