@@ -186,6 +186,21 @@ def test_a_weight_without_a_binding_is_named(vcc, own_store):
     assert "weight model.w of table/step has no binding" in done.err
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('channels_last(tied("w"))', ""),
+        ('tensor("w")', "turned weights are refused"),
+        ("channels_last(", "a weight binding cannot be read"),
+    ],
+)
+def test_a_turned_weight_is_bound_by_an_expression_of_its_own(vcc, own_store, text, why):
+    publish(Store.open(None), info={"bindings": {}, "turned": {"model.w": text}})
+    done = vcc("verify", "demo")
+    assert done.code == (Exit.INTEGRITY if why else 0)
+    assert why in done.err
+
+
 @pytest.mark.parametrize(("model", "whole"), [({"enable_lora": True}, True), ({}, False)])
 def test_matrices_of_adapters_are_bound_to_no_checkpoint(vcc, own_store, model, whole):
     table, blobs = table_and_blobs()
