@@ -151,7 +151,7 @@ def made(name: str, home: Path) -> Family:
     for one in (one for one in model.parameters() if one.dim() == 4):
         one.data.div_((one[0].numel() / one.shape[-1]) ** 0.5)
     model.save_pretrained(home)
-    # Eager attention is what is compiled: a row that sees nothing is a mean there, and zero in sdpa.
+    # Eager attention is compiled: a row that sees nothing is a mean there, and zero in sdpa.
     model = kind.from_pretrained(home, dtype=torch.float32, attn_implementation="eager").eval()
     if name in TEXTS:
         shapes = [f"{one}=B@1-4xS@1-32" for one in ("input_ids", "attention_mask")]

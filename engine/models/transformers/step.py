@@ -80,7 +80,7 @@ class TracedDecoder(nn.Module):
         return cast(Tensor, found.logits[0])
 
     def assign(self, weights: Mapping[str, Tensor]) -> TracedDecoder:
-        """Take these tensors as parameters and stored buffers, without a copy, and compute the rest.
+        """Take these tensors as parameters and stored buffers, without a copy; compute the rest.
 
         Args:
             weights: every parameter and stored buffer by name, in the model's dtype.
