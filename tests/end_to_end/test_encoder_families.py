@@ -1,8 +1,7 @@
 """Encoders and vision models of `transformers` in a directory: those that are run much, by family.
 
 Each is small and has every parameter redrawn; what is compiled gives what `transformers` gives, at
-several sizes of one artifact, with rows that are padded. The table of docs/transformers.md is made
-of these families.
+several sizes of one artifact, with rows that are padded. docs/transformers.md lists them.
 """
 
 from __future__ import annotations
