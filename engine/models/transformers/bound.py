@@ -64,11 +64,7 @@ def _named(bindings: Mapping[str, Binding]) -> dict[str, Binding]:
 
 
 def skeleton(source: Source) -> Any:
-    """The model of a source, for its names and shapes alone.
-
-    Raises:
-        ModelError: the source is a built-in decoder, or `transformers` cannot make its model.
-    """
+    """The model of a source, for its names and shapes alone."""
     if isinstance(source.factory, CheckpointRef):
         return _forward(source.factory)
     spec = source.spec
