@@ -12,21 +12,19 @@ from vcc.cache.remote.url import RemoteUrl, parse_url
 from vcc.cache.settings import read_settings
 
 
-def open_remote(url: str, limits: Limits = BY_HAND, *, offline: bool | None = None) -> Remote:
+def open_remote(url: str, limits: Limits = BY_HAND) -> Remote:
     """The remote at a URL. Nothing is sent before it is asked for something.
 
     Args:
         url: see `url.py`.
         limits: bounds of each request.
-        offline: whether networks are forbidden; None: as VCC_OFFLINE says.
 
     Raises:
         UsageError: the URL is wrong, or the client of its scheme is not installed.
-        Offline: a network is needed and forbidden.
+        Offline: a network is needed, and VCC_OFFLINE forbids it.
     """
     parsed = parse_url(url)
-    forbidden = read_settings().offline if offline is None else offline
-    if forbidden and parsed.scheme != "file":
+    if read_settings().offline and parsed.scheme != "file":
         raise Offline(
             f"the remote {parsed.shown} is not asked", "VCC_OFFLINE is set", "Unset VCC_OFFLINE"
         )

@@ -141,9 +141,9 @@ def parse_level(text: str | int, field: str = "level") -> OptLevel:
     return _present(choose(field, text, LEVELS), field)
 
 
-def parse_dtype(text: str, field: str = "dtype") -> Dtype:
+def parse_dtype(text: str) -> Dtype:
     """`bf16`, `bfloat16`, `float32`, `half`, …; ConfigError when unknown."""
-    return _present(choose_dtype(field, text), field)
+    return _present(choose_dtype("dtype", text), "dtype")
 
 
 def _present(value: Choice | None, field: str) -> Choice:

@@ -15,17 +15,16 @@ from vcc.cache.errors import ModelError
 from vcc.engine.models.factory import FactoryRef, LiveRef
 
 
-def build_module(ref: FactoryRef, root: Path | None = None) -> nn.Module:
+def build_module(ref: FactoryRef) -> nn.Module:
     """The module of `made_by` in evaluation mode; arguments and errors as there."""
-    return made_by(ref, root).eval()
+    return made_by(ref).eval()
 
 
-def made_by(ref: FactoryRef, root: Path | None = None) -> nn.Module:
+def made_by(ref: FactoryRef) -> nn.Module:
     """Import the factory and call it, or take the module it names or holds.
 
     Args:
-        ref: the factory.
-        root: directory searched before `sys.path`; the working directory by default.
+        ref: the factory; its module is looked for in the working directory before `sys.path`.
 
     Returns:
         The module in the mode in which the factory gives it; one that is held in evaluation mode.
@@ -36,8 +35,8 @@ def made_by(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     if isinstance(ref, LiveRef):
         held: nn.Module = ref.held.eval()
         return held
-    found = named_object(ref, root)
-    with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
+    found = named_object(ref)
+    with _searching(), redirect_stdout(sys.stderr):
         made = _called(ref, found)
     if not isinstance(made, nn.Module):
         raise ModelError(
@@ -48,25 +47,26 @@ def made_by(ref: FactoryRef, root: Path | None = None) -> nn.Module:
     return made
 
 
-def named_object(ref: FactoryRef, root: Path | None = None) -> Any:
-    """Import a module and take what the reference names in it; arguments as above.
+def named_object(ref: FactoryRef) -> Any:
+    """Import a module and take what the reference names in it; looked for as above.
 
     Raises:
         ModelError: the import fails or the name is missing.
     """
     # What the user's code prints is no output of ours: standard output may hold our JSON.
-    with _searching(root or Path.cwd()), redirect_stdout(sys.stderr):
+    with _searching(), redirect_stdout(sys.stderr):
         return _attribute(ref, _imported(ref))
 
 
 @contextmanager
-def _searching(root: Path) -> Iterator[None]:
+def _searching() -> Iterator[None]:
     """The same search order as `sources_of`, for this import only."""
-    sys.path.insert(0, str(root))
+    root = str(Path.cwd())
+    sys.path.insert(0, root)
     try:
         yield
     finally:
-        sys.path.remove(str(root))
+        sys.path.remove(root)
 
 
 def _imported(ref: FactoryRef) -> Any:

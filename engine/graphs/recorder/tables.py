@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,7 @@ class Tables:
     unsteady: tuple[str, ...] = ()
 
 
-def tables_of(
-    recording: Recording,
-    folders: tuple[Path, Path, Path],
-    progress: Callable[[str], None] = lambda name: None,
-) -> Tables:
+def tables_of(recording: Recording, folders: tuple[Path, Path, Path]) -> Tables:
     """Merge what three processes left: at the first place, the second, the first again.
 
     Raises:
@@ -63,7 +59,6 @@ def tables_of(
     info: dict[str, Any] = {"recorded": []}
     info |= {name: reports[0].get(name, "") for name in ("device", "cuda")}
     for descriptor in recording.descriptors:
-        progress(descriptor.file)
         merged = merge_parts(_parts(folders, descriptor), places)
         for digest in merged.digests:
             cubins.setdefault(digest, (folders[0] / "cubin" / digest).read_bytes())

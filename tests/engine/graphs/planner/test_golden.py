@@ -7,6 +7,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.decoders import decoder_pieces
@@ -89,7 +91,8 @@ def test_large_arguments_are_left_out_with_the_reason(monkeypatch: pytest.Monkey
     monkeypatch.setattr(planner_golden, "BUDGET", 0)
     pieces = decoder_pieces("llama", 1).unique
     ids = [piece.id for piece in pieces]
-    made = make_goldens(pieces, dict.fromkeys(ids), dict.fromkeys(ids, NodeTable()))
+    work: Any = dict.fromkeys(ids, SimpleNamespace(turned=()))  # nothing else is read of it
+    made = make_goldens(pieces, work, dict.fromkeys(ids, NodeTable()))
     assert not made.blobs
     assert made.said.keys() == {piece.id for piece in pieces}
     assert all("MiB, more than 0" in str(why) for why in made.said.values())
