@@ -152,7 +152,13 @@ def retried(read: Callable[[], T]) -> T:
 
 @contextmanager
 def explained(digest: Digest, path: str) -> Iterator[None]:
-    """Sort what can go wrong at a blob into a miss, damage and storage trouble."""
+    """Sort what can go wrong at a blob into a miss, damage and storage trouble.
+
+    Raises:
+        MissingArtifact: the body found no file.
+        Damaged: the file is not the blob.
+        StorageError: the system failed.
+    """
     try:
         yield
     except FileNotFoundError as error:

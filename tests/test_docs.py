@@ -11,7 +11,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.documents import FENCE, commands, documents, glossary, links, sessions, unsaid
+from support.documents import (
+    FENCE,
+    anchors,
+    commands,
+    documents,
+    glossary,
+    links,
+    lost_anchors,
+    sessions,
+    unsaid,
+)
 from support.sources import ROOT
 
 VCC = (sys.executable, "-c", "from vcc.cli.main import main; main()")
@@ -143,6 +153,7 @@ def test_the_program_of_the_page_on_adapters_runs(place: Path) -> None:
 def test_links_resolve(path: Path) -> None:
     broken = [target for target in links(path.read_text()) if not (path.parent / target).exists()]
     assert not broken
+    assert lost_anchors(path) == []
 
 
 def test_every_document_is_reachable_from_the_index() -> None:
@@ -178,3 +189,4 @@ def test_the_parser_of_documents_sees_prompts_and_links() -> None:
     assert sessions(text) == (("vcc run demo", ("out",)),)
     assert unsaid(("a … c", "d"), "a b c") == ["d"]
     assert links(text) == ("b.md",)
+    assert anchors("# `vcc run`: one, two\n## A-b c\n") == {"vcc-run-one-two", "a-b-c"}

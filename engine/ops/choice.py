@@ -140,6 +140,9 @@ def choose(subject: Subject, choice: OpChoice, facts: Facts | None = None) -> Ro
         subject: the layer.
         choice: platform, configuration, install.
         facts: numbers of the layer.
+
+    Raises:
+        ValueError: the order of the platform does not end with `native`, which always fits.
     """
     order, known = _order(subject, choice.platform), facts or {}
     if subject.op not in choice.enabled:

@@ -19,7 +19,11 @@ Adapting = Callable[[Turn], Adapters | None]
 
 
 def stacks_of(boot: Boot) -> dict[str, torch.Tensor]:
-    """The stacked matrices of the artifact's code, without an adapter in any slot."""
+    """The stacked matrices of the artifact's code, without an adapter in any slot.
+
+    Raises:
+        IntegrityError: the manifest has no dtype.
+    """
     lora, dtype = lora_of(boot.settings.model), boot.settings.model.dtype
     if lora is None:
         return {}

@@ -112,7 +112,12 @@ def _weights(boot: Boot, program: Program) -> dict[str, torch.Tensor]:
 
 
 def parameters(boot: Boot) -> dict[str, torch.Tensor]:
-    """The model's parameters by name, through the artifact's bindings; told to the events."""
+    """The model's parameters by name, through the artifact's bindings; told to the events.
+
+    Raises:
+        IntegrityError: the manifest has no bindings or dtype, or bindings that cannot be read.
+        ModelError: the checkpoint does not have what a binding names.
+    """
     texts = boot.loaded.manifest.info.get("bindings")
     if not isinstance(texts, dict):
         raise IntegrityError("the manifest has no bindings")

@@ -48,6 +48,21 @@ def links(text: str) -> tuple[str, ...]:
     return tuple(t for t in targets if t and not re.match(r"[a-z]+:", t))
 
 
+def lost_anchors(page: Path) -> list[str]:
+    """Links of a page to a heading that the page they name does not have."""
+    bare = FENCE.sub("", page.read_text())
+    pairs = [target.partition("#") for target in LINK.findall(bare) if ":" not in target]
+    places = [(page.parent / name if name else page, mark) for name, _, mark in pairs if mark]
+    return [f"{at.name}#{mark}" for at, mark in places if mark not in anchors(at.read_text())]
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a text's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    bare = (re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in titles)
+    return {title.replace(" ", "-") for title in bare}
+
+
 def glossary() -> dict[str, str]:
     """Word in lower case -> its sentence."""
     text = (ROOT / "docs" / "glossary.md").read_text()

@@ -112,7 +112,11 @@ def _place(graph: Graph, turned: Collection[Node]) -> None:
 
 
 def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:
-    """The piece's graph with its results returned; those of `kept` go into buffers as before."""
+    """The piece's graph with its results returned; those of `kept` go into buffers as before.
+
+    Raises:
+        CompileError: a result is written in another way than by one copy.
+    """
     graph = copy.deepcopy(piece.graph)
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
     buffers = placeholders[len(piece.arguments) - piece.outputs :]

@@ -64,7 +64,11 @@ def _named(bindings: Mapping[str, Binding]) -> dict[str, Binding]:
 
 
 def skeleton(source: Source) -> Any:
-    """The model of a source, for its names and shapes alone."""
+    """The model of a source, for its names and shapes alone.
+
+    Raises:
+        ModelError: the source is a built-in decoder, or `transformers` cannot make its model.
+    """
     if isinstance(source.factory, CheckpointRef):
         return _forward(source.factory)
     spec = source.spec

@@ -81,7 +81,12 @@ def check_golden(handle: PlayerHandle, piece: str, golden: Golden) -> None:
 
 
 def played(handle: PlayerHandle, piece: str, golden: Golden) -> list[Array]:
-    """The results of one call of a piece on the device, in output order, as fp32."""
+    """The results of one call of a piece on the device, in output order, as fp32.
+
+    Raises:
+        IntegrityError: table and golden do not go together.
+        DeviceError: the call failed.
+    """
     small = handle.apart(golden.table)
     try:
         small.place(1, 1, 1, 1)
