@@ -86,6 +86,6 @@ def _eager(module: nn.Module) -> Callable[..., Any]:
         raise ModelError(
             f"the attention of {type(module).__name__} is not supported",
             "it has keywords that torch's own attention lacks, and no function that is eager",
-            "give it as a factory's module: --model package.module:factory",
+            "compile it as package.module:factory",
         )
     return found
