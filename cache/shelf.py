@@ -83,18 +83,14 @@ class Shelf:
         Raises:
             MissingArtifact, Damaged, StorageError, Unsafe: as for an artifact's blob.
         """
-        with self._reading() as store:
-            if store is None:
-                raise MissingArtifact(f"the store at {self.root} is gone")
+        with self._present() as store:
             return sought(store, Digest(digest), lambda: read_blob(store, Digest(digest), size))
 
     @contextmanager
     def bundle(self, digest: str, size: int) -> Iterator[Bundle]:
         """A bundle that an index names, open; errors as `read`."""
         with ExitStack() as stack:
-            with self._reading() as store:
-                if store is None:
-                    raise MissingArtifact(f"the store at {self.root} is gone")
+            with self._present() as store:
                 name = Digest(digest)
 
                 def opening() -> Bundle:
@@ -152,6 +148,13 @@ class Shelf:
                 store = stack.enter_context(opened(self.root, create=False))
             except FileNotFoundError:
                 store = None
+            yield store
+
+    @contextmanager
+    def _present(self) -> Iterator[Folder]:
+        with self._reading() as store:
+            if store is None:
+                raise MissingArtifact(f"the store at {self.root} is gone")
             yield store
 
 

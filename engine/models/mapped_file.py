@@ -34,7 +34,7 @@ class MappedFiles:
         Raises:
             ModelError: the file cannot be read, or is shorter than its header said.
         """
-        file = _file_of(info)
+        file = info.stored()
         dtype: torch.dtype = getattr(torch, info.dtype)
         base = self._base(file)
         if info.end > base.numel():
@@ -52,19 +52,13 @@ class MappedFiles:
 
     def aliases(self, tensor: Tensor, info: TensorInfo) -> bool:
         """Whether the tensor lies in the mapping of its file, at its place."""
-        base = self._base(_file_of(info))
+        base = self._base(info.stored())
         return tensor.data_ptr() == base.data_ptr() + info.start
 
     def _base(self, file: Path) -> Tensor:
         if file not in self.bases:
             self.bases[file] = _map(file)
         return self.bases[file]
-
-
-def _file_of(info: TensorInfo) -> Path:
-    if info.file is None:
-        raise ModelError("a tensor of this model has no data", "it was opened without weights")
-    return info.file
 
 
 def _map(file: Path) -> Tensor:

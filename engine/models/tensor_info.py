@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from vcc.cache.errors import ModelError
+
 Shape: TypeAlias = tuple[int, ...]
 
 SIZES = {
@@ -41,3 +43,17 @@ class TensorInfo:
     file: Path | None = None
     start: int = 0
     end: int = 0
+
+    def stored(self) -> Path:
+        """The file that holds its data.
+
+        Raises:
+            ModelError: the model was opened without weights.
+        """
+        if self.file is None:
+            raise ModelError(
+                "a tensor of this model has no data",
+                "it was opened without weights",
+                "--weights PATH says where they are",
+            )
+        return self.file

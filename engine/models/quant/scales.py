@@ -106,14 +106,13 @@ def _kind(bits: int, infinite: int, width: int) -> str:
 def _bits(info: TensorInfo, files: _Files) -> npt.NDArray[Any]:
     import numpy as np  # a run that needs no scales does without
 
-    if info.file is None:
-        raise ModelError("a scale of this model has no data", "it was opened without weights")
+    file = info.stored()
     try:
-        data = files.at(info.file, info.start).read(info.end - info.start)
+        data = files.at(file, info.start).read(info.end - info.start)
     except OSError as error:
-        raise ModelError(f"cannot read {info.file}", str(error.strerror)) from error
+        raise ModelError(f"cannot read {file}", str(error.strerror)) from error
     if len(data) != info.end - info.start:
-        raise ModelError(f"{info.file} is shorter than its header says", hint="get it again")
+        raise ModelError(f"{file} is shorter than its header says", hint="get it again")
     return np.frombuffer(data, INFINITE[info.dtype][0])
 
 

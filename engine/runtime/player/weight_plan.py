@@ -163,10 +163,9 @@ class _Making:
         )
 
     def file(self, info: TensorInfo) -> int:
-        if info.file is None:
-            raise ModelError("a tensor of this model has no data", "it was opened without weights")
-        self.least[info.file] = max(self.least.get(info.file, 0), info.end)
-        return self.files.setdefault(info.file, len(self.files))
+        file = info.stored()
+        self.least[file] = max(self.least.get(file, 0), info.end)
+        return self.files.setdefault(file, len(self.files))
 
 
 def plan_weights(

@@ -162,9 +162,7 @@ def check_stored_heads(
 def _raw(info: TensorInfo) -> Any:
     import numpy as np
 
-    if info.file is None:
-        raise ModelError("a tensor of this model has no data", "it was opened without weights")
-    return np.memmap(info.file, np.uint8, "r", info.start, (info.end - info.start,))
+    return np.memmap(info.stored(), np.uint8, "r", info.start, (info.end - info.start,))
 
 
 def _in_weights(kind: int) -> bool:
