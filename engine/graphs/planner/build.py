@@ -30,12 +30,11 @@ from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.planner.filters import turned_bindings, weights_of, with_turned
 from vcc.engine.graphs.planner.golden import Goldens, make_goldens
 from vcc.engine.graphs.planner.join import Joined, Part, join_ranges
-from vcc.engine.graphs.planner.operators import STRIDED, base_name, tensors_of
+from vcc.engine.graphs.planner.outputs import taken_as_rows, written_again
 from vcc.engine.graphs.planner.pieces import compile_piece
 from vcc.engine.graphs.planner.refusal import hints_for
 from vcc.engine.graphs.planner.step import StepLimits
 from vcc.engine.graphs.planner.types import PlannedPiece
-from vcc.engine.graphs.program import Program
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import NodeTable
 from vcc.engine.models.bindings import bindings_of
@@ -158,42 +157,6 @@ def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
             planning.events.progress(piece.id, "done")
         planning.counters.add("compiles", len(planned))
     return planned
-
-
-def written_again(programs: Sequence[Program]) -> dict[str, frozenset[int]]:
-    """For each piece the outputs that an operator writes later, in any of its calls."""
-    found: dict[str, frozenset[int]] = {}
-    for program in programs:
-        written = {name for call in program.calls if call.kind == "op" for name in call.outs}
-        for call in program.calls:
-            if call.kind == "piece":
-                again = frozenset(i for i, name in enumerate(call.outs) if name in written)
-                found[call.target] = found.get(call.target, frozenset()) | again
-    return found
-
-
-def taken_as_rows(programs: Sequence[Program]) -> dict[str, frozenset[int]]:
-    """For each piece the outputs that are only read by operators that take strided rows."""
-    found: dict[str, frozenset[int]] = {}
-    for program in programs:
-        dense = _read_dense(program)
-        for call in program.calls:
-            if call.kind == "piece":
-                fits = frozenset(i for i, name in enumerate(call.outs) if name not in dense)
-                found[call.target] = found.get(call.target, fits) & fits
-    return found
-
-
-def _read_dense(program: Program) -> set[str]:
-    """Values that somebody reads who takes dense tensors only."""
-    dense = set(program.outputs)
-    for call in program.calls:
-        if call.kind == "piece":
-            dense.update(str(name) for name in call.args if name not in call.outs)
-        else:
-            rows = STRIDED.get(base_name(call.target), frozenset())
-            dense.update(value for name, value in tensors_of(call).items() if name not in rows)
-    return dense
 
 
 def _joined(
