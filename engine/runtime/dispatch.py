@@ -205,9 +205,7 @@ def dispatcher_of(
     config: CompilationConfig,
     *,
     max_seqs: int,
-    query_len: int = 1,
     lora_cases: Sequence[int] = NO_LORAS,
-    longest_sequence: int = 0,
     breakable: bool = False,
 ) -> Dispatcher:
     """The dispatcher of a resolved configuration; errors as in `Dispatcher.build`."""
@@ -216,9 +214,7 @@ def dispatcher_of(
         config.cuda_graph_mode or GraphMode.NONE,
         config.capture_sizes or (),
         max_seqs=max_seqs,
-        query_len=query_len,
         lora_cases=lora_cases,
-        longest_sequence=longest_sequence,
         pieces=cuts or breakable,
         compile_sizes=config.compile_sizes or (),
     )

@@ -88,19 +88,6 @@ def spread_mappings(size: int) -> None:
     _native.vcc_recorder_spread_mappings(size)
 
 
-def read_graph(graph: int, cubins: Cubins) -> Draft:
-    """A captured graph.
-
-    Args:
-        graph: address of a `CUgraph`.
-        cubins: filled with the code of its kernels.
-
-    Raises:
-        GraphError: a node that a table cannot hold, named.
-    """
-    return read_draft(_native.vcc_recorder_graph(graph), cubins.digest)
-
-
 def describe(graph: int, cubins: Cubins) -> str:
     """A captured graph as text that means the same in every process: cubins by digest.
 
