@@ -110,4 +110,6 @@ def _write(file: Path, value: Mapping[str, object]) -> None:
 def _trouble(file: Path, error: OSError) -> StorageError:
     from vcc.cache.errors import StorageError
 
-    return StorageError(f"cannot write the report to {file}", str(error))
+    return StorageError(
+        f"cannot write the report to {file}", str(error), "give a file that this account can write"
+    )

@@ -68,5 +68,9 @@ def _write_profile(file: Path, ordinal: int) -> None:
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise StorageError(f"cannot write the profile to {file}", str(error)) from error
+        raise StorageError(
+            f"cannot write the profile to {file}",
+            str(error),
+            "give a file that this account can write",
+        ) from error
     err(f"{file}: {found.name}, {found.target}")

@@ -136,7 +136,9 @@ def _taken(tables: Mapping[str, NodeTable], tokens: int) -> Mapping[str, NodeTab
     if ranges and not fit:
         listed = ", ".join(f"{low} to {high}" for low, high in sorted(ranges.values()))
         raise UsageError(
-            f"T = {tokens} is outside the tables' ranges", f"they were built for {listed}"
+            f"T = {tokens} is outside the tables' ranges",
+            f"they were built for {listed}",
+            "give --tokens within one of them",
         )
     best = sorted(fit, key=lambda label: ranges[label][1] - ranges[label][0])[:1]
     return {label: tables[label] for label in best} or tables
@@ -278,7 +280,9 @@ def _write(file: Path, data: bytes) -> None:
     try:
         file.write_bytes(data)
     except OSError as error:
-        raise StorageError(f"cannot write {file}", str(error)) from error
+        raise StorageError(
+            f"cannot write {file}", str(error), "give a file that this account can write"
+        ) from error
 
 
 def _indented(text: str) -> str:

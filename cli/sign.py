@@ -179,7 +179,11 @@ def _chosen(store: Store, names: list[str], every: bool) -> tuple[Entry, ...]:
         )
     entries = tuple(store.entries()) if every else tuple(find_entry(store, n) for n in names)
     if not entries:
-        raise MissingArtifact("there is nothing to sign", f"no artifacts in {store.root}")
+        raise MissingArtifact(
+            "there is nothing to sign",
+            f"no artifacts in {store.root}",
+            "vcc compile MODEL makes one; --cache-dir DIR or VCC_CACHE_DIR names another store",
+        )
     return tuple({entry.artifact: entry for entry in entries}.values())
 
 
@@ -192,7 +196,11 @@ def _claims(texts: list[str] | None) -> dict[str, str]:
         raise UsageError(f"--claim {bad} is no claim", "", "--claim ref=refs/heads/main")
     found = {label: value for label, _, value in pairs}
     if len(found) != len(pairs):
-        raise UsageError("a claim is made twice", ", ".join(label for label, _, _ in pairs))
+        raise UsageError(
+            "a claim is made twice",
+            ", ".join(label for label, _, _ in pairs),
+            "give each label once",
+        )
     return found
 
 
