@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
 BUILDING = "no artifact to boot from, so it is built now"
@@ -26,6 +29,24 @@ class Events(Protocol):
 
     def note(self, reason: str) -> None:
         """A decision or a degradation a user should hear about, as one line."""
+
+
+@contextmanager
+def timed_stage(
+    events: Events, stages: MutableMapping[str, float], name: str, total: int = 0
+) -> Iterator[None]:
+    """Report a stage, and write down how many seconds of wall time it took if it succeeds.
+
+    Args:
+        events: who is told.
+        stages: seconds by name of stage; gets this one's.
+        name, total: as of `Events.stage_started`.
+    """
+    start = time.perf_counter()
+    events.stage_started(name, total)
+    yield
+    stages[name] = time.perf_counter() - start
+    events.stage_finished(name, stages[name])
 
 
 class NullEvents:

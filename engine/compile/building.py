@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from vcc.cache.store import Store
-from vcc.engine.events import Events
+from vcc.engine.events import Events, timed_stage
 from vcc.engine.monitor import Counters
 from vcc.engine.request import Settled
 
@@ -27,8 +26,5 @@ class Build:
     @contextmanager
     def stage(self, name: str, total: int = 0) -> Iterator[None]:
         """Time a stage and report it."""
-        start = time.perf_counter()
-        self.events.stage_started(name, total)
-        yield
-        self.stages[name] = time.perf_counter() - start
-        self.events.stage_finished(name, self.stages[name])
+        with timed_stage(self.events, self.stages, name, total):
+            yield

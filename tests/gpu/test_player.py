@@ -102,7 +102,7 @@ def outcome(runner: PlayerRunner, shape: Shape, step: StepBatch) -> Outcome:
     write_sampling(layout, slot, rows, shape.seqs)
     inputs, read = Inputs.STEP | Inputs.SAMPLING, Read.LOGITS
     address = player.step(shape, shape.seqs, slot, inputs, read)
-    logits = runner._as_numpy(address, shape.seqs).tobytes()
+    logits = runner._logits.rows_at(address, shape.seqs).tobytes()
     token, tokens = layout.tensor("token"), b""
     if Parts.SAMPLE in shape.parts:
         tokens = player.read(token.address, 4 * shape.seqs).tobytes()
@@ -150,7 +150,7 @@ def test_ten_thousand_replays_neither_drift_nor_grow(runner: PlayerRunner) -> No
 
     def logits() -> bytes:
         address = runner.player.step(shape, shape.seqs, slot, Inputs.STEP, Read.LOGITS)
-        return runner._as_numpy(address, shape.seqs).tobytes()
+        return runner._logits.rows_at(address, shape.seqs).tobytes()
 
     def replays() -> int:
         """Bytes of device memory that went meanwhile."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from vcc.engine.compile.ranges import (
 )
 from vcc.engine.compile.source import made_module, step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
-from vcc.engine.events import Events
+from vcc.engine.events import Events, timed_stage
 from vcc.engine.graphs.planner.content import GpuContent, StepContent
 from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.planner.filters import turned_bindings, weights_of, with_turned
@@ -75,11 +74,8 @@ class Planning:
     @contextmanager
     def stage(self, name: str, total: int = 0) -> Iterator[None]:
         """Time a stage and report it."""
-        start = time.perf_counter()
-        self.events.stage_started(name, total)
-        yield
-        self.stages[name] = time.perf_counter() - start
-        self.events.stage_finished(name, self.stages[name])
+        with timed_stage(self.events, self.stages, name, total):
+            yield
 
     @property
     def options(self) -> dict[str, Any]:

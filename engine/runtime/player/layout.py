@@ -55,6 +55,20 @@ class Tensor:
         """At its largest size."""
         return prod(self.shape) * DTYPES[self.dtype]
 
+    def rows_at(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
+        """The first rows of a copy of it in the host's memory, [rows, shape[1]].
+
+        Args:
+            address: of the copy; the array is a view of it, of bfloat16 a copy in float32.
+            rows: how many.
+        """
+        width = self.shape[1]
+        data = memory_at(address, rows * width * DTYPES[self.dtype])
+        if self.dtype == "bfloat16":
+            halves = np.frombuffer(data, np.uint16).astype(np.uint32)
+            return (halves << 16).view(np.float32).reshape(rows, width)
+        return np.frombuffer(data, NUMPY[self.dtype]).reshape(rows, width)
+
 
 @dataclass(frozen=True, slots=True)
 class WeightPlace:

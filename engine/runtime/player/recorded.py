@@ -17,14 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from vcc.cache.errors import GraphError, IntegrityError
-from vcc.engine.graphs.table.layout import DTYPES
-from vcc.engine.native import memory_at
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 from vcc.engine.runtime.dispatch import Dispatcher
 from vcc.engine.runtime.graph_stat import GraphStat
 from vcc.engine.runtime.inputs import StepInputs
 from vcc.engine.runtime.player.handle import Inputs, Mode, Parts, PlayerHandle, Read, Shape
-from vcc.engine.runtime.player.layout import NUMPY, Layout
+from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.step_check import check_step
 from vcc.engine.runtime.player.tables import SlotArrays
 from vcc.engine.runtime.turn import Turn
@@ -221,7 +219,7 @@ class RecordedRunner:
             address = step.handle.step(shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
             self._replays += step.graphs
             self.stat.record(batch.tokens, decision, batch.seqs)
-            return self._as_numpy(address, batch.seqs)
+            return self._logits.rows_at(address, batch.seqs)
 
     def close(self) -> None:
         """Give all device memory back."""
@@ -243,14 +241,6 @@ class RecordedRunner:
                 "record larger ones (--shapes), or compile with --compile vcc, which has all sizes",
             )
         return self._steps[min(fit, key=lambda one: (one.tokens, not one.uniform, one.seqs))]
-
-    def _as_numpy(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
-        width, dtype = self._logits.shape[1], self._logits.dtype
-        data = memory_at(address, rows * width * DTYPES[dtype])
-        if dtype == "bfloat16":
-            halves = np.frombuffer(data, np.uint16).astype(np.uint32)
-            return (halves << 16).view(np.float32).reshape(rows, width)
-        return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
 
 
 def _sized(limits: StepLimits, recorded: Recorded) -> StepLimits:

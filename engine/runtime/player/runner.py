@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from vcc.engine.graphs.table.layout import DTYPE_NAMES, DTYPES
-from vcc.engine.native import memory_at
+from vcc.engine.graphs.table.layout import DTYPE_NAMES
 from vcc.engine.runtime.batch import StepBatch, StepLimits
 from vcc.engine.runtime.by_size import chosen, with_code
 from vcc.engine.runtime.descriptors import Dispatch
@@ -34,7 +33,7 @@ from vcc.engine.runtime.player.handle import (
     Read,
     Shape,
 )
-from vcc.engine.runtime.player.layout import NUMPY, Layout
+from vcc.engine.runtime.player.layout import Layout
 from vcc.engine.runtime.player.sampling import write_sampling
 from vcc.engine.runtime.player.shapes import StepShapes
 from vcc.engine.runtime.player.tables import StepTable
@@ -144,7 +143,7 @@ class PlayerRunner:
             decision, shape, table, slot = self._prepare(batch)
             address = self._run(table, shape, batch.seqs, slot, Inputs.STEP, Read.LOGITS)
             self.stat.record(batch.tokens, decision, batch.seqs)
-            return self._as_numpy(address, batch.seqs)
+            return self._logits.rows_at(address, batch.seqs)
 
     def sample(self, batch: StepBatch, rows: Sequence[SampleRow]) -> Int32Array:
         """Run one step and choose a token of each sequence on the device.
@@ -271,14 +270,6 @@ class PlayerRunner:
         if self._decoding is not None:
             self._decoding.forget()
         return table.handle.step(shape, rows, slot, inputs, read)
-
-    def _as_numpy(self, address: int, rows: int) -> npt.NDArray[np.floating[Any]]:
-        width, dtype = self._logits.shape[1], self._logits.dtype
-        data = memory_at(address, rows * width * DTYPES[dtype])
-        if dtype == "bfloat16":
-            halves = np.frombuffer(data, np.uint16).astype(np.uint32)
-            return (halves << 16).view(np.float32).reshape(rows, width)
-        return np.frombuffer(data, NUMPY[dtype]).reshape(rows, width)
 
 
 def _close(gemms: Gemms, tables: Sequence[StepTable], arena: Any) -> None:
