@@ -31,6 +31,19 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.fixture
+def fake_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doubles of the GPU's libraries, which this process and those that it starts find."""
+    from support.fake_libraries import environment
+
+    from vcc.engine import native
+
+    if native.library("vcc_abi") is None:
+        pytest.skip("built without a compiler")
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+
+
 def _put_back(variables: Mapping[str, str], folder: str | None, collects: bool) -> None:
     """A command that was tried in this process is the last thing its own would have done."""
     for name in (os.environ.keys() | variables.keys()) - {_PYTEST}:

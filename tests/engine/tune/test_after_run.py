@@ -6,12 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from support.fake_libraries import environment
 
 from vcc.cache.errors import DeviceError
 from vcc.cache.manifest import Manifest
 from vcc.cache.store import Store
-from vcc.engine import native
 from vcc.engine.graphs.table.encode import encode
 from vcc.engine.graphs.table.types import Gemm, NodeTable, Symbol
 from vcc.engine.tune import after_run, later
@@ -23,12 +21,7 @@ MOST_SECONDS = 0.1
 """That a run may wait for the start of a process, on a loaded machine; it takes 2 ms elsewhere."""
 
 
-@pytest.fixture(autouse=True)
-def _doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.library("vcc_abi") is None:
-        pytest.skip("built without a compiler")
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
+pytestmark = pytest.mark.usefixtures("fake_libraries")
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.fake_libraries import environment
 
-from vcc.engine import native
 from vcc.engine.tune import later
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.index import SelfTest
@@ -18,22 +16,16 @@ H200 = Gpu("NVIDIA H200", 90, 132)
 ONE, OTHER = GemmShape(1, 64, 32, "bfloat16"), GemmShape(8, 64, 32, "bfloat16")
 
 
-@pytest.fixture
-def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.library("vcc_abi") is None:
-        pytest.skip("built without a compiler")
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-
-
-def test_only_what_the_store_lacks_is_recorded(tmp_path: Path, doubles: None) -> None:
+def test_only_what_the_store_lacks_is_recorded(tmp_path: Path, fake_libraries: None) -> None:
     store = GemmStore(tmp_path)
     store.publish_products(H200, 130100, [GemmEntry(ONE, b"t", {})], SelfTest(True, 1))
     assert later.missing(store, H200, [ONE, OTHER]) == ((OTHER,), "")
     assert later.missing(store, H200, [ONE]) == ((), "all products are stored")
 
 
-def test_after_a_failed_self_test_nothing_is_tried_again(tmp_path: Path, doubles: None) -> None:
+def test_after_a_failed_self_test_nothing_is_tried_again(
+    tmp_path: Path, fake_libraries: None
+) -> None:
     store = GemmStore(tmp_path)
     store.publish_products(H200, 130100, [], SelfTest(False, 1, "1x64x32: 3 bytes differ"))
     shapes, why = later.missing(store, H200, [ONE])

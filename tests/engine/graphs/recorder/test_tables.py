@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_libraries import environment
 
 from vcc.cache.errors import GraphError, VccError
-from vcc.engine import native
 from vcc.engine.graphs.recorder import process, samples
 from vcc.engine.graphs.recorder.addresses import AGAIN, FIRST, NAMES, SECOND, Addresses
 from vcc.engine.graphs.recorder.parts import WHOLE, Part, parts_text
@@ -93,14 +91,6 @@ def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
     return made[0], made[1], made[2]
 
 
-@pytest.fixture
-def doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native.library("vcc_abi") is None:
-        pytest.skip("built without a compiler")
-    for name, value in environment().items():
-        monkeypatch.setenv(name, value)
-
-
 def test_a_table_has_the_regions_tensors_and_sizes_of_its_step(
     folders: tuple[Path, Path, Path],
 ) -> None:
@@ -124,7 +114,7 @@ def test_a_table_has_the_regions_tensors_and_sizes_of_its_step(
 
 
 def test_a_right_recording_passes_in_a_process_without_torch(
-    folders: tuple[Path, Path, Path], doubles: None
+    folders: tuple[Path, Path, Path], fake_libraries: None
 ) -> None:
     tables = tables_of(recording(), folders)
     found = prove(recording(), tables, folders[0])
@@ -133,7 +123,7 @@ def test_a_right_recording_passes_in_a_process_without_torch(
 
 
 def test_an_output_that_differs_is_refused_by_descriptor(
-    folders: tuple[Path, Path, Path], doubles: None
+    folders: tuple[Path, Path, Path], fake_libraries: None
 ) -> None:
     (folders[0] / f"{ONLY.file}.out").write_bytes(bytes(4 * WIDTH))
     unsteady = tuple(f"1.1.0: node 0 (k), byte {8 * at}" for at in range(7))
@@ -144,7 +134,7 @@ def test_an_output_that_differs_is_refused_by_descriptor(
 
 
 def test_a_model_that_reads_what_it_did_not_write_is_found(
-    folders: tuple[Path, Path, Path], doubles: None
+    folders: tuple[Path, Path, Path], fake_libraries: None
 ) -> None:
     """In the captured process the memory happened to hold the right values; here it is poison."""
     for folder, name in zip(folders, NAMES, strict=True):
@@ -157,7 +147,7 @@ def test_a_model_that_reads_what_it_did_not_write_is_found(
 
 @pytest.mark.parametrize("target", [256, 260])
 def test_a_replay_that_writes_elsewhere_in_the_cache_is_found(
-    folders: tuple[Path, Path, Path], doubles: None, target: int
+    folders: tuple[Path, Path, Path], fake_libraries: None, target: int
 ) -> None:
     """Though the output is right: torch's graph wrote the second row of keys, at byte 256."""
     cache = placed([Slot("kv_cache_0", Role.CACHE, "float32", (2, 2, WIDTH))])
@@ -196,7 +186,7 @@ def test_captures_that_place_things_differently_are_refused(
 
 
 def test_a_replay_that_fails_tells_what_was_zeroed(
-    folders: tuple[Path, Path, Path], doubles: None
+    folders: tuple[Path, Path, Path], fake_libraries: None
 ) -> None:
     """As an illegal address does where a pointer became zero."""
     tables = replace(tables_of(recording(), folders), unsteady=("1.1.0: node 0 (k), byte 0",))
@@ -246,7 +236,7 @@ def in_parts(bases: tuple[int, ...]) -> list[tuple[SegmentKind, str, dict[str, A
 
 
 def test_a_step_in_parts_is_one_table_with_a_segment_for_each(
-    folders: tuple[Path, Path, Path], doubles: None
+    folders: tuple[Path, Path, Path], fake_libraries: None
 ) -> None:
     """W6: proven as a whole, in the same process without torch."""
     for folder, name in zip(folders, NAMES, strict=True):
