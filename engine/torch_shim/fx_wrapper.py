@@ -214,6 +214,7 @@ def _grid(converter: Any, tuner: Any, given: Mapping[str, Any]) -> tuple[Any, ..
 
     config = tuner.compile_results[0].config
     sizes = {n: sympy.sympify(v) for n, v in given.items() if not isinstance(v, torch.fx.Node)}
+    sizes["max"] = sympy.Max  # kernels side by side take the larger grid; Python's compares sizes
     mode: Any = getattr(tuner, "grid_mode", "python")
     grid = GridExpr.from_meta(tuner.inductor_meta, config, mode=mode).eval_slow(sizes)
     exact = [replace_floor_div(size) if isinstance(size, sympy.Expr) else size for size in grid]

@@ -21,7 +21,11 @@ from vcc.engine.config.environment import interpreter_environment
 from vcc.engine.graphs.planner.content import read
 
 
-def test_filters_are_read_as_they_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("shape", ["x=2x32x5x3", "x=N@1-4x32x5x3"])
+def test_filters_are_read_as_they_lie(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the batch varies, images and filters are laid out in one launch, by the larger grid."""
     (tmp_path / "filters_zoo.py").write_text(FACTORY)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -31,7 +35,7 @@ def test_filters_are_read_as_they_lie(tmp_path: Path, monkeypatch: pytest.Monkey
     x = torch.randn(2, 32, 5, 3, generator=torch.Generator().manual_seed(0))
     (tmp_path / "job").mkdir()
     state = module.state_dict()
-    options = {"inputs": ["x=2x32x5x3"]}
+    options = {"inputs": [shape]}
     (found,) = computed(tmp_path / "job", "filters_zoo:make", state, [{"x": x}], **options)
     with torch.no_grad():
         wanted = module(x)
