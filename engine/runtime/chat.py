@@ -51,7 +51,11 @@ def render_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> str:
         text.encode()  # no lone surrogates, which no tokenizer takes
         return text
     except (TemplateError, *_FAILURES) as error:
-        raise ModelError("the chat template failed", str(error)) from error
+        raise ModelError(
+            "the chat template failed",
+            str(error),
+            "leave --chat out to give the prompt as it is",
+        ) from error
 
 
 def encode_chat(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
@@ -72,7 +76,11 @@ def chat_template(tokenizer: Tokenizer) -> str:
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise ModelError(f"{path.name} cannot be read", f"{path}: {error}") from error
+            raise ModelError(
+                f"{path.name} cannot be read",
+                f"{path}: {error}",
+                "mend the file, or leave --chat out to give the prompt as it is",
+            ) from error
     found = tokenizer.settings.get("chat_template")
     if isinstance(found, list):  # several named templates
         entries = [item for item in found if isinstance(item, dict)]

@@ -120,19 +120,25 @@ def _number(generation: Mapping[str, object], name: str, default: float) -> floa
     if found is None:
         return default
     if isinstance(found, bool) or not isinstance(found, (int, float)):
-        raise ModelError(f"generation_config.json: {name} is {found!r}", "a number is expected")
+        raise _refused(name, found, "a number is expected")
     if not -LARGEST <= found <= LARGEST:  # nor a NaN
-        raise ModelError(
-            f"generation_config.json: {name} is {found!r:.80}", "that is no usable one"
-        )
+        raise _refused(name, found, "that is no usable one")
     return found
 
 
 def _eos(found: object) -> frozenset[int]:
     ids = found if isinstance(found, list) else [] if found is None else [found]
     if not all(isinstance(token, int) and not isinstance(token, bool) for token in ids):
-        raise ModelError(f"eos_token_id is {found!r}", "a token id or a list of them is expected")
+        raise _refused("eos_token_id", found, "a token id or a list of them is expected")
     return frozenset(ids)
+
+
+def _refused(name: str, found: object, why: str) -> ModelError:
+    return ModelError(
+        f"generation_config.json: {name} is {found!r:.80}",
+        why,
+        f"mend {name} in the checkpoint's files, or take them anew from where the model is",
+    )
 
 
 def _notes(generation: Mapping[str, object]) -> list[str]:
