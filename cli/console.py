@@ -13,7 +13,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
+
+from vcc.cli.streams import tell, write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +40,7 @@ def out(text: str, *, end: str = "\n") -> None:
     if sys.stdout is None:  # closed by who started us
         raise BrokenPipeError
     try:
-        _write(sys.stdout, text + end)
+        write(sys.stdout, text + end)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
@@ -49,9 +51,8 @@ def out(text: str, *, end: str = "\n") -> None:
 
 
 def err(text: str) -> None:
-    """Print a line to standard error."""
-    if sys.stderr is not None:
-        _write(sys.stderr, text + "\n")
+    """Print a line to standard error; one that it does not take is lost, and nothing else."""
+    tell(text + "\n")
 
 
 def out_json(value: Mapping[str, object]) -> None:
@@ -289,11 +290,3 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
-
-
-def _write(stream: TextIO, text: str) -> None:
-    try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from vcc.cache.errors import Exit, StorageError, UsageError, VccError
 from vcc.cli.again import with_assertions
 from vcc.cli.console import err, out_json, show_error
 from vcc.cli.signals import Terminate, catch_signals, ignore_signals
+from vcc.cli.streams import abandon, end_streams
 
 
 class Interrupted(VccError):
@@ -42,6 +43,10 @@ class Terminated(VccError):
     exit, id = Exit.TERMINATED, "TERMINATED"
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk without room says, where no error of vcc's own comes first: of the help's output."""
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run vcc and exit: 0 or the code of the error.
 
@@ -51,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if arguments is None else arguments)
     with_assertions(words)
     code = run(words)
+    end_streams()
     if code == Exit.INTERRUPTED:  # once more would end the interpreter's own clean-up
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # the interpreter's last collections of what torch has made take half a second
@@ -61,12 +67,9 @@ def run(words: Sequence[str]) -> int:
     """Run one command; the exit code."""
     put_back = catch_signals()
     try:
-        code = _run(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-        return code
+        return _run(words)
     except BrokenPipeError:  # who reads our output has left (`vcc ... | head`)
-        _abandon_output()
+        abandon(sys.stdout)
         return Exit.NEGATIVE
     except (KeyboardInterrupt, Terminate) as again:  # while the first was being told
         return int(as_vcc_error(again).exit)
@@ -82,6 +85,8 @@ def _run(words: Sequence[str]) -> int:
         code = app_for(words)(args=list(words), prog_name="vcc", standalone_mode=False)
         if code == Exit.INTERRUPTED:  # typer turns KeyboardInterrupt into this
             raise KeyboardInterrupt
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else Exit.OK
     except (BrokenPipeError, SystemExit):
         raise
@@ -121,6 +126,8 @@ def as_vcc_error(caught: BaseException) -> VccError:
         return Interrupted("interrupted")
     if isinstance(caught, Terminate):
         return Terminated("terminated", f"signal {caught.name}")
+    if isinstance(caught, OSError) and caught.errno in _FULL:
+        return StorageError("a file cannot be written", str(caught), "make room where it lies")
     logging.getLogger(__name__).debug("unexpected", exc_info=caught)
     return VccError(
         "vcc failed unexpectedly",
@@ -144,14 +151,8 @@ def _report(error: VccError, *, as_json: bool) -> None:
             out_json({"error": error.as_dict()})
             return
     except StorageError:  # standard output cannot be written: that is the error, or comes with it
-        _abandon_output()
+        abandon(sys.stdout)
     show_error(error)
-
-
-def _abandon_output() -> None:
-    """What is still buffered goes nowhere."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from vcc.cache.errors import UsageError, VccError
+from vcc.cache.errors import StorageError, UsageError, VccError
 from vcc.engine.runtime.defaults import NOTHING_SAID, Overrides
 from vcc.engine.serving import Part, Serving
 
@@ -120,13 +120,20 @@ class Stdio:
         self._ids: dict[int, str | int] = {}
 
     def run(self, lines: Iterable[Line]) -> None:
-        """Answer all lines; they are read by another thread, so that steps do not wait for them."""
+        """Answer all lines; they are read by another thread, so that steps do not wait for them.
+
+        Raises:
+            StorageError: the input cannot be read any further; what came before is answered.
+        """
         waiting: queue.Queue[Line | None] = queue.Queue(WAITING)
+        failed: list[OSError] = []
 
         def read() -> None:
             try:
                 for line in lines:
                     waiting.put(line)
+            except OSError as error:
+                failed.append(error)
             finally:
                 waiting.put(None)
 
@@ -140,6 +147,10 @@ class Stdio:
                     self.take(line)
             for part in self._serving.step():
                 self._told(part)
+        if failed:
+            raise StorageError(
+                "cannot read standard input", str(failed[0].strerror), "check what it comes from"
+            ) from failed[0]
 
     def take(self, line: Line) -> None:
         """Queue one request, or say why not."""
@@ -188,7 +199,7 @@ def parse(line: Line) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError("the line is not valid JSON", str(error)) from error
     if not isinstance(found, dict):
-        raise UsageError("the line is no JSON object", 'write {"prompt": "Once"}')
+        raise UsageError("the line is no JSON object", hint='write {"prompt": "Once"}')
     for name, value in found.items():
         _check(name, value)
     if "prompt" not in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import threading
 import pytest
 from support.fake_runner import FakeRunner, limits
 
+from vcc.cache.errors import StorageError
 from vcc.engine import stdio
 from vcc.engine.models.source import open_source
 from vcc.engine.runtime.defaults import Overrides
@@ -100,6 +102,20 @@ def test_steps_do_not_wait_for_lines_that_have_not_come() -> None:
     serving = Serving(FakeRunner(limits(vocab=2048)), open_source("demo"))
     Stdio(serving, emit, Overrides(max_new_tokens=2, ignore_eos=True)).run(lines())
     assert [one["id"] for one in said if "finish_reason" in one] == ["first", "second"]
+
+
+def test_an_input_that_cannot_be_read_on_is_an_error_after_the_answers() -> None:
+    said: list[dict] = []
+
+    def lines():
+        yield Line(1, b'{"prompt": [1], "id": "first"}')
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    serving = Serving(FakeRunner(limits(vocab=2048)), open_source("demo"))
+    overrides = Overrides(max_new_tokens=2, ignore_eos=True)
+    with pytest.raises(StorageError, match="standard input: Input/output error"):
+        Stdio(serving, said.append, overrides).run(lines())
+    assert [one["id"] for one in said if "finish_reason" in one] == ["first"]
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 70000])
