@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing import connection, get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from vcc.engine.compile.child import kill
 from vcc.engine.compile.golden import golden_bytes
 from vcc.engine.compile.interface import COMPILERS, CompilerInterface
 from vcc.engine.compile.scratch import scratch, undisturbed
@@ -51,7 +51,7 @@ def compile_pieces(
         while waiting or running:
             while waiting and len(running) < jobs:
                 job = waiting.pop(0)
-                running[_start(job)] = job
+                _start(job, running)
                 events.progress(job.piece.id, "running")
             for process in _ended(running):
                 job = running.pop(process)
@@ -82,10 +82,11 @@ def _job(
     return Job(piece, compiler, options, folder, os.getpid(), heavy)
 
 
-def _start(job: Job) -> BaseProcess:
+def _start(job: Job, running: dict[BaseProcess, Job]) -> None:
     process = _FORK.Process(target=work, args=(job,), name=f"vcc-{job.piece.id[:8]}")
-    process.start()
-    return process
+    with undisturbed():  # a signal must not come between the start and who ends it
+        process.start()
+        running[process] = job
 
 
 def _ended(running: Mapping[BaseProcess, Job]) -> list[BaseProcess]:
@@ -116,14 +117,6 @@ def _workers() -> Iterator[dict[BaseProcess, Job]]:
     finally:
         with undisturbed():
             for process in running:
-                _kill(process)
+                kill(process)
             for process in running:
                 process.join()
-
-
-def _kill(process: BaseProcess) -> None:
-    """End a worker and the compiler that it started: they share a process group."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid or 0, signal.SIGKILL)
-    with suppress(ProcessLookupError):
-        process.kill()

@@ -24,6 +24,7 @@ from vcc.cache.errors import (
     VccError,
     quoted,
 )
+from vcc.engine.compile.child import begin
 from vcc.engine.compile.golden import Skipped, make_golden
 from vcc.engine.compile.interface import CompilerInterface
 from vcc.engine.compile.piece_code import PieceCode
@@ -62,6 +63,7 @@ class Job:
 
 def work(job: Job) -> None:
     """Body of a forked worker: never returns to the caller's code, always leaves a report."""
+    begin()
     process.leave_parent_alone(job.folder / "log")
     hide_gpus()
     with suppress(DeviceError):  # without the native library the pool's clean-up has to do

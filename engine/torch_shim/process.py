@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -11,13 +10,10 @@ import torch
 
 
 def leave_parent_alone(log: Path) -> None:
-    """Own process group, default signals, output to a log, one thread.
+    """Output to a log, one thread.
 
     One thread because OpenMP's pool does not survive a fork: a region of one thread needs none.
     """
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(file, 1)
     os.dup2(file, 2)

@@ -11,7 +11,7 @@ import os
 import signal
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -26,8 +26,9 @@ from vcc.cache.errors import (
     StorageError,
     VccError,
 )
+from vcc.engine.compile.child import begin, running
 from vcc.engine.compile.forked import failure
-from vcc.engine.compile.scratch import scratch, undisturbed
+from vcc.engine.compile.scratch import scratch
 from vcc.engine.events import Events
 from vcc.engine.graphs.planner.content import REPORT, GpuContent, read
 
@@ -72,18 +73,9 @@ def _child(
 ) -> Iterator[tuple[Any, Connection]]:
     ours, theirs = _FORK.Pipe(duplex=False)
     process = _FORK.Process(target=_work, args=(settled, profile, folder, theirs, os.getpid()))
-    process.start()
-    theirs.close()
-    try:
+    with closing(ours), running(process):
+        theirs.close()
         yield process, ours
-    finally:
-        with undisturbed():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid or 0, signal.SIGKILL)
-            with suppress(ProcessLookupError):
-                process.kill()
-            process.join()
-            ours.close()
 
 
 def _pass_on(pipe: Connection, events: Events) -> None:
@@ -124,6 +116,7 @@ def _work(
     settled: Settled, profile: DeviceProfile, folder: Path, pipe: Connection, parent: int
 ) -> None:
     """Body of the child: never returns to the caller's code, always leaves a result or a reason."""
+    begin()
     from vcc.engine.config.environment import use_build_folder, use_temporary_folder
     from vcc.engine.native import die_with_parent
 

@@ -26,6 +26,7 @@ from vcc.cache.errors import (
     ModelError,
     VccError,
 )
+from vcc.engine.compile.child import begin, running
 from vcc.engine.compile.forked import failure
 from vcc.engine.compile.scratch import scratch
 from vcc.engine.events import Events
@@ -135,11 +136,7 @@ def _zeroed(tables: Tables) -> tuple[str, ...]:
 
 def _capture_apart(settled: Settled, profile: DeviceProfile, folder: Path) -> None:
     process = _FORK.Process(target=_work, args=(settled, profile, folder, os.getpid()))
-    process.start()
-    try:
-        process.join()
-    finally:  # an interrupted build leaves no process on the GPU
-        process.kill()
+    with running(process):  # an interrupted build leaves no process on the GPU
         process.join()
     if (folder / REPORT).exists():
         return
@@ -151,6 +148,7 @@ def _capture_apart(settled: Settled, profile: DeviceProfile, folder: Path) -> No
 
 def _work(settled: Settled, profile: DeviceProfile, folder: Path, parent: int) -> None:
     """Body of a capturing child: leaves a report, or the reason why not, and ends the process."""
+    begin()
     from vcc.engine.config.environment import use_build_folder
     from vcc.engine.graphs.recorder.calls import watch
     from vcc.engine.graphs.recorder.spread import on_spread_stack, spread_process

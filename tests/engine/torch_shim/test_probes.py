@@ -276,11 +276,9 @@ def test_process_leave_parent_alone(tmp_path: Path) -> None:
         process.leave_parent_alone(tmp_path / "log")
         os.write(1, b"to the log\n")
         print("and so is this", file=sys.stderr, flush=True)
-        return os.getpgrp() == os.getpid() and torch.get_num_threads() == 1
+        return torch.get_num_threads() == 1
 
-    group = os.getpgrp()
     assert in_a_fork(body) == 0
-    assert os.getpgrp() == group
     assert (tmp_path / "log").read_text() == "to the log\nand so is this\n"
 
 
