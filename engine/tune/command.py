@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vcc.cache.errors import (
@@ -21,6 +19,7 @@ from vcc.cache.errors import (
     VccError,
 )
 from vcc.cache.loaded import Loaded
+from vcc.engine.compile.scratch import scratch
 from vcc.engine.config.environment import recorder_environment
 from vcc.engine.events import Events
 from vcc.engine.graphs.table.types import NodeTable
@@ -131,8 +130,8 @@ def record_apart(job: Job) -> Answer:
     Raises:
         VccError: what the process raised.
     """
-    with tempfile.TemporaryDirectory(prefix="vcc-tune-") as folder:
-        answer = Path(folder) / "answer.json"
+    with scratch() as folder:
+        answer = folder / "answer.json"
         done = subprocess.run(
             [sys.executable, "-m", HELPER, str(answer)],
             input=job.text().encode(),

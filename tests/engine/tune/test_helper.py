@@ -12,11 +12,14 @@ import pytest
 from support.fake_libraries import environment
 from support.recorded_products import SHAPES, answered, record
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.care.leftovers import PREFIXES
+from vcc.cache.errors import DeviceError, GraphError
+from vcc.cache.process import Process
 from vcc.engine import native
 from vcc.engine.graphs.recorder import calls
 from vcc.engine.graphs.table.decode import decode
 from vcc.engine.graphs.table.types import NodeKind, ParamKind, RegionKind
+from vcc.engine.tune import command
 from vcc.engine.tune.gpu import Gpu
 from vcc.engine.tune.job import Answer, Job
 from vcc.engine.tune.shapes import GemmShape
@@ -181,3 +184,21 @@ def test_the_answer_reads_back() -> None:
     gpu = Gpu("NVIDIA H200", 90, 132)
     answer = Answer(gpu, 130100, 1, 2, (), None, 0.5, 10)
     assert Answer.of_dict(json.loads(json.dumps(answer.as_dict()))) == answer
+
+
+def test_the_folder_of_a_recording_that_is_killed_is_one_that_later_builds_remove(
+    tmp_path, monkeypatch
+):
+    seen = []
+
+    def ended(words, **named):
+        seen.append(Path(words[-1]).parent)
+        assert seen[0].is_dir()
+        return subprocess.CompletedProcess(words, 1, b"", b"killed")
+
+    monkeypatch.setattr(command.subprocess, "run", ended)
+    with pytest.raises(GraphError, match="ended with 1: killed"):
+        command.record_apart(Job(tmp_path, ()))
+    owner = Process.parse(seen[0].name.removeprefix(PREFIXES[0]))
+    assert str(owner) == str(Process.own())
+    assert not seen[0].exists()
