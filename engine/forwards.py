@@ -60,9 +60,10 @@ class ForwardModel:
             UsageError: an input is missing, unknown, or of another dtype or shape than declared;
                 or another call is under way.
         """
-        if not isinstance(inputs, Mapping):
+        names = list(inputs) if isinstance(inputs, Mapping) else [inputs]
+        if wrong := [type(one).__name__ for one in names if not isinstance(one, str)]:
             raise UsageError(
-                f"inputs are given by name, not as a {type(inputs).__name__}",
+                f"inputs are given by name, not by {wrong[0]}",
                 hint='give a dict: {"input_ids": ...}',
             )
         return self.forward(inputs, copy=self.copy)

@@ -158,7 +158,10 @@ def _check_names(wanted: set[str], given: set[str]) -> None:
 
 def _check_kind(value: Value, tensor: object) -> None:
     if not isinstance(tensor, torch.Tensor):
-        raise UsageError(f"input {value.name} is no tensor", f"it is a {type(tensor).__name__}")
+        kind = type(tensor).__name__
+        raise UsageError(
+            f"input {value.name} is no tensor", f"it is a {kind}", "give torch.as_tensor(x)"
+        )
     if tensor.layout is not torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else f"of layout {tensor.layout}"
         raise UsageError(
@@ -168,6 +171,7 @@ def _check_kind(value: Value, tensor: object) -> None:
         raise UsageError(
             f"input {value.name} is {tensor.dtype} on {tensor.device}",
             f"the artifact takes {value.dtype} on the CPU",
+            f'give x.to("cpu", {DTYPES[value.dtype]})',
         )
     if tensor.dim() != len(value.shape):
         raise UsageError(

@@ -75,6 +75,9 @@ TEXTS: Mapping[str, dict[str, Any]] = {
     "CLIPTextModel": TEXT,
     "CLIPTextModelWithProjection": TEXT | {"projection_dim": 32},
     "SiglipTextModel": TEXT,
+    "BertForPreTraining": TEXT,
+    "BertForNextSentencePrediction": TEXT,
+    "ElectraForPreTraining": TEXT | {"embedding_size": 32},
 }
 IMAGES: Mapping[str, dict[str, Any]] = {
     "ViTModel": IMAGE,
@@ -90,6 +93,7 @@ IMAGES: Mapping[str, dict[str, Any]] = {
     "Dinov2WithRegistersModel": IMAGE,
     "DINOv3ViTModel": IMAGE,
     "YolosModel": IMAGE | {"image_size": [32, 32]},
+    "YolosForObjectDetection": IMAGE | {"image_size": [32, 32], "num_detection_tokens": 6},
     "SwinModel": SHIFTED | {"image_size": 32},
     "Swinv2Model": SHIFTED | {"image_size": 32},
     "HieraModel": {"image_size": [32, 32], "embed_dim": 16, "depths": [1, 1, 1, 1]}
@@ -106,7 +110,22 @@ IMAGES: Mapping[str, dict[str, Any]] = {
     "MobileViTModel": {"image_size": 64, "hidden_sizes": [16, 24, 32]}
     | {"neck_hidden_sizes": [8, 16, 16, 24, 32, 32, 64]},
 }
+WAVE: dict[str, Any] = SIZES | {"conv_dim": [16, 16], "conv_kernel": [10, 3], "conv_stride": [5, 2]}
+WAVE |= {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+OTHERS: Mapping[str, tuple[str, tuple[int, ...], dict[str, Any]]] = {
+    "Wav2Vec2ForCTC": ("input_values", (800,), WAVE | {"vocab_size": 40}),
+    "ASTForAudioClassification": (
+        *("input_values", (64, 32)),
+        SIZES | {"max_length": 64, "num_mel_bins": 32, "num_labels": 6},
+    ),
+    "VideoMAEForVideoClassification": (
+        *("pixel_values", (4, 3, 32, 32)),
+        IMAGE | {"num_frames": 4, "num_labels": 5},
+    ),
+}
+"""Sounds and videos: the name of the input, its sizes behind the first, and the model's fields."""
 LOGITS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Answering")
+ALL = (*TEXTS, *IMAGES, *OTHERS)
 FAST = ("NomicBertModel", "CLIPTextModelWithProjection", "CLIPVisionModelWithProjection")
 
 
@@ -131,19 +150,23 @@ def texts() -> list[dict[str, Tensor]]:
     return found
 
 
-def images(side: int) -> list[dict[str, Tensor]]:
+def numbers(name: str, sizes: Sequence[int]) -> list[dict[str, Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    return [{"pixel_values": torch.randn(n, 3, side, side, generator=generator)} for n in (1, 3)]
+    return [{name: torch.randn(n, *sizes, generator=generator)} for n in (1, 3)]
 
 
-def _side(fields: Mapping[str, Any]) -> int:
-    size = fields.get("image_size", 64)
-    return int(size[0] if isinstance(size, list) else size)
+def _given(name: str) -> tuple[str, tuple[int, ...], dict[str, Any]]:
+    """Of a model that reads numbers: its input, that input's sizes but the first, its fields."""
+    if name in OTHERS:
+        return OTHERS[name]
+    size = IMAGES[name].get("image_size", 64)
+    side = size[0] if isinstance(size, list) else size
+    return "pixel_values", (3, side, side), IMAGES[name]
 
 
 def made(name: str, home: Path) -> Family:
     """A family, its checkpoint written to a folder; filters are scaled by what they sum."""
-    fields = TEXTS.get(name) or IMAGES[name]
+    fields = TEXTS[name] if name in TEXTS else _given(name)[2]
     kind = getattr(transformers, name)
     model = write_redrawn(home, kind(kind.config_class(**fields)).eval())
     model = kind.from_pretrained(home, dtype=torch.float32)
@@ -155,8 +178,9 @@ def made(name: str, home: Path) -> Family:
     if name in TEXTS:
         shapes = [f"{one}=B@1-4xS@1-32" for one in ("input_ids", "attention_mask")]
         return Family(home, model, texts(), shapes)
-    side = _side(fields)
-    return Family(home, model, images(side), [f"pixel_values=N@1-4x3x{side}x{side}"])
+    given, sizes, _ = _given(name)
+    shape = "x".join(str(one) for one in ("N@1-4", *sizes))
+    return Family(home, model, numbers(given, sizes), [f"{given}={shape}"])
 
 
 def forward(family: Family, shelf: Path) -> Any:
@@ -186,7 +210,7 @@ def test_a_family_is_that_of_transformers(name: str, shelf: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [one for one in (*TEXTS, *IMAGES) if one not in FAST])
+@pytest.mark.parametrize("name", [one for one in ALL if one not in FAST])
 def test_every_family_is_that_of_transformers(name: str, shelf: Path, tmp_path: Path) -> None:
     hold(name, tmp_path / "model", shelf)
 
@@ -209,4 +233,4 @@ def test_a_classifier_of_decoders_reads_the_last_token_that_is_no_padding(
 
 def test_the_page_names_the_families() -> None:
     page = (DOCS / "transformers.md").read_text()
-    assert [name for name in (*TEXTS, *IMAGES) if f"`{name}`" not in page] == []
+    assert [name for name in ALL if f"`{name}`" not in page] == []

@@ -68,13 +68,26 @@ def test_outputs_are_kept_by_later_calls_unless_copies_are_declined(
         assert once.data_ptr() == again.data_ptr()
 
 
+def test_inputs_of_other_kinds_are_refused_with_a_hint(encoder: Path, tmp_path: Path) -> None:
+    given = {"cache_dir": tmp_path, "compilation": EAGER}
+    forward = vcc.load_forward(str(encoder), shapes=["input_ids=1x4"], **given)
+    wrong: list[tuple[Any, str, str]] = [
+        ({0: torch.ones(1, 4)}, "by name, not by int", 'give a dict: {"input_ids": ...}'),
+        ([torch.ones(1, 4)], "by name, not by list", 'give a dict: {"input_ids": ...}'),
+        ({"input_ids": [[5, 6, 7, 8]]}, "is no tensor", "give torch.as_tensor(x)"),
+        ({"input_ids": torch.ones(1, 4)}, "is torch.float32", 'give x.to("cpu", torch.int64)'),
+    ]
+    for inputs, what, hint in wrong:
+        with pytest.raises(UsageError, match=what) as caught:
+            forward(inputs)
+        assert caught.value.hint == hint
+
+
 def test_declared_inputs_are_used_and_make_another_request(encoder: Path, tmp_path: Path) -> None:
     shapes = ["input_ids=2x7:int64"]
     given = {"cache_dir": tmp_path, "compilation": EAGER}
     one = vcc.load_forward(str(encoder), shapes=shapes, **given)
     assert sorted(one({"input_ids": torch.full((2, 7), 5)})) == ["output_0", "output_1"]
-    with pytest.raises(UsageError, match="by name, not as a list"):
-        one([torch.full((2, 7), 5)])
     with pytest.raises(MissingArtifact):
         vcc.load_forward(str(encoder), require_warm=True, **given)
 
