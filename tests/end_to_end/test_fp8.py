@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.flow import ask, booted, built, draw_prompts, logits_of_both_boots
-from support.fp8_checkpoints import fp8_references, make_fp8_checkpoint
+from support.fp8_checkpoints import LAYOUTS, fp8_references, make_fp8_checkpoint
 from support.numbers import assert_quantised
 
 from vcc.cache.store import Store
@@ -27,7 +27,7 @@ SHORT = (("tensor-static", "EAGER", "fused"), ("block", "EAGER", "plain"))
 CELLS = [
     pytest.param(layout, backend, form, marks=() if (layout, backend, form) in SHORT else slow)
     for slow in (pytest.mark.slow,)
-    for layout in ("tensor-static", "channel-token", "block", "fp8-block")
+    for layout in LAYOUTS
     for backend, form in (("EAGER", "fused"), ("EAGER", "plain"), ("INDUCTOR", "fused"))
 ]
 FIRES = {"fuse_norm_quant", "fuse_act_quant"}
