@@ -105,9 +105,7 @@ class Adapters:
         """Raise UsageError for a name that no loaded adapter has."""
         if name not in self._loaded:
             known = ", ".join(self._loaded) or "none"
-            raise UsageError(
-                f"no adapter called {name[:60]!r}", f"loaded: {known}", "load it first"
-            )
+            raise UsageError(f"no adapter called {name!r:.60}", f"loaded: {known}", "load it first")
 
     def watch(self, user: User) -> None:
         """Let no adapter of these requests be unloaded, as long as `user` lives."""
@@ -159,8 +157,8 @@ class Adapters:
 
 
 def _check_name(name: str) -> None:
-    if not name or not name.isprintable() or len(name) > LONGEST_NAME:
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > LONGEST_NAME:
         raise UsageError(
-            f"{name[:60]!r} cannot name an adapter",
+            f"{name!r:.60} cannot name an adapter",
             f"a name is printable text of 1 to {LONGEST_NAME} characters",
         )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 
-from vcc.cache.errors import ModelError, UsageError
+from vcc.cache.errors import ModelError
+from vcc.engine.runtime.kinds import Kinds, check_kinds
 from vcc.engine.runtime.sample import SamplingParams
 
 MAX_NEW_TOKENS = 64
@@ -26,8 +27,7 @@ _IGNORED: dict[str, tuple[object, ...]] = {
 }
 
 
-# Kinds of the fields of `Overrides`; those that default to None may be None.
-_KINDS: dict[str, tuple[type, str]] = {
+_KINDS: Kinds = {
     "temperature": (Real, "a number"),
     "top_k": (Integral, "a whole number"),
     "top_p": (Real, "a number"),
@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "seed": (Integral, "a whole number"),
     "ignore_eos": (bool, "true or false"),
 }
+_UNSET = frozenset(_KINDS) - {"seed", "ignore_eos"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,7 @@ class Overrides:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
-        for name, (kind, wanted) in _KINDS.items():
-            value = getattr(self, name)
-            if value is None and name not in ("seed", "ignore_eos"):
-                continue
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise UsageError(f"{name} is {value!r:.80}", f"it must be {wanted}")
+        check_kinds(self, _KINDS, unset=_UNSET)
 
 
 NOTHING_SAID = Overrides()

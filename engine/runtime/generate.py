@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import BatchBuilder, StepRunner, as_float32
 from vcc.engine.runtime.device_steps import DeviceSampler, TokenEvent, device_steps
 from vcc.engine.runtime.placed import chunks_of, scheduler_of
@@ -26,12 +28,29 @@ def generate(runner: StepRunner, requests: Sequence[Request]) -> Iterator[TokenE
 
     Raises:
         UsageError: a prompt is empty, too long, not of the vocabulary, or for an adapter that is
-            not loaded; nothing has run then.
+            not loaded, or two have one index; nothing has run then.
     """
+    _check_numbers(requests)
     scheduler = scheduler_of(runner, requests)
     if isinstance(runner, DeviceSampler) and runner.samples:
         return device_steps(runner, scheduler)
     return _steps(runner, scheduler)
+
+
+def _check_numbers(requests: Sequence[Request]) -> None:
+    if strange := [type(one).__name__ for one in requests if not isinstance(one, Request)]:
+        raise UsageError(
+            "a prompt is no Request",
+            f"it is a {strange[0]}",
+            "give a list of Request",
+        )
+    twice = [index for index, many in Counter(one.index for one in requests).items() if many > 1]
+    if twice:
+        raise UsageError(
+            f"two prompts are number {twice[0]}",
+            "the tokens of their answers could not be told apart",
+            "number requests from 0, each by its own index",
+        )
 
 
 def _steps(runner: StepRunner, scheduler: Scheduler) -> Iterator[TokenEvent]:

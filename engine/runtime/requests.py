@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral
 
 import numpy as np
 
 from vcc.cache.errors import UsageError
 from vcc.engine.runtime.batch import StepLimits
+from vcc.engine.runtime.kinds import Kinds, check_kinds
 from vcc.engine.runtime.no_adapters import no_adapters
 from vcc.engine.runtime.sample import GREEDY, SamplingParams
 
@@ -27,6 +30,14 @@ MOST_REQUESTS = 1 << 31
 WHOLE = (int, np.integer)
 """What a token id is; True and False, which are ints too, are none."""
 
+_KINDS: Kinds = {
+    "index": (Integral, "a whole number"),
+    "token_ids": (Sized, "token ids such as (5, 6, 7)"),
+    "params": (SamplingParams, "of SamplingParams"),
+    "max_new_tokens": (Integral, "a whole number"),
+    "lora": (str, "the name of an adapter, or empty"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -40,6 +51,9 @@ class Request:
         eos: token ids that end the answer; empty to never stop on one.
         lora: name of the adapter; empty without one.
         encoded: whether a tokenizer made the ids of a text.
+
+    Raises:
+        UsageError: a value is of another kind.
     """
 
     index: int
@@ -49,6 +63,9 @@ class Request:
     eos: frozenset[int] = frozenset()
     lora: str = ""
     encoded: bool = False
+
+    def __post_init__(self) -> None:
+        check_kinds(self, _KINDS)
 
 
 def check_request(request: Request, limits: StepLimits) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 import numpy.typing as npt
 
 from vcc.cache.errors import UsageError
+from vcc.engine.runtime.kinds import Kinds, check_kinds
 
 Float32Array = npt.NDArray[np.float32]
 Int64Array = npt.NDArray[np.int64]
@@ -21,6 +23,12 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+_KINDS: Kinds = {
+    "temperature": (Real, "a number"),
+    "top_k": (Integral, "a whole number"),
+    "top_p": (Real, "a number"),
+    "seed": (Integral, "a whole number"),
+}
 _HOTTEST = sys.float_info.max  # whole numbers have no largest
 
 
@@ -33,6 +41,9 @@ class SamplingParams:
         top_k: keep the k most likely tokens; 0 keeps all.
         top_p: keep the fewest most likely tokens whose probabilities reach p; 1 keeps all.
         seed: 64-bit seed.
+
+    Raises:
+        UsageError: a value is of another kind, or out of range.
     """
 
     temperature: float = 0.0
@@ -41,6 +52,7 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_kinds(self, _KINDS)
         for name, holds, wanted in (
             ("temperature", 0.0 <= self.temperature <= _HOTTEST, "0 (greedy) or more"),
             ("top-k", self.top_k >= 0, "0 (all tokens) or more"),

@@ -110,3 +110,32 @@ def test_a_token_of_logits_with_nan_says_so_and_the_others_of_the_batch_do_not(p
     assert told == {(0, False), (1, True)}
     assert not any(one.finite for one in events if one.request == 0)
     assert all(one.finite for one in generate(FakeRunner(limits()), requests))
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ([Request(0, (1,)), Request(0, (2,))], "two prompts are number 0"),
+        ([(1, 2, 3)], "a prompt is no Request"),
+    ],
+)
+def test_answers_that_could_not_be_told_apart_are_refused_before_any_step(requests, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        generate(FakeRunner(limits()), requests)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("index", "0"),
+        ("token_ids", None),
+        ("params", None),
+        ("max_new_tokens", 1.5),
+        ("max_new_tokens", True),
+        ("lora", None),
+    ],
+)
+def test_a_request_of_wrong_kinds_is_refused_when_it_is_made(field, value):
+    with pytest.raises(UsageError, match=f"{field} is {value!r}"):
+        Request(**{"index": 0, "token_ids": (1,), field: value})

@@ -128,3 +128,12 @@ def test_values_out_of_range_are_refused(field, value):
     with pytest.raises(UsageError, match=field.replace("_", "-")) as error:
         SamplingParams(**{field: value})
     assert error.value.why
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("temperature", "1"), ("top_k", 1.5), ("top_k", True), ("top_p", None), ("seed", 1.5)],
+)
+def test_values_of_another_kind_are_refused(field, value):
+    with pytest.raises(UsageError, match=f"{field} is {value!r}: it must be a"):
+        SamplingParams(**{"temperature": 1.0, field: value})
