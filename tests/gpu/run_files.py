@@ -8,7 +8,8 @@ A process on a device is slow to get rid of and quick to be in the way: memory t
 holds, or a context that a fault has broken, ends with its file. Each file sees one GPU, those of
 ALONE see all, after the others; those of BESIDE compile for minutes and run beside what is on the
 last GPU. Prints a line with the time of each file, and what failed; with
-`--publish` writes gpu-tests.json. Exits 1 when anything failed.
+`--publish` writes gpu-tests.json, also when SIGTERM ends it: files without an outcome have failed
+then. Exits 1 when anything failed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
 LONGEST = (
-    *("numbers", "recorder", "gemm_store", "golden", "graphs", "kernels"),
-    *("fused_triton", "ops", "scaled"),
+    *("gemm_store_fp8", "recorder", "recorder_parts", "forwards", "numbers", "experts_played"),
+    *("scaled", "golden", "ops", "traced", "gemm_store", "kv_fp8"),
 )
 """Begun first, so that none of them is left over at the end."""
 
@@ -126,11 +129,23 @@ def ended(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
     return process.returncode, said
 
 
-def stopped(number: int, frame: object) -> None:
+def stopped(number: int, frame: object, *, last: Callable[[], None]) -> None:
     """End what runs, too: a process left on a device is in the way of what comes next."""
-    for group in tuple(RUNNING):
-        os.killpg(group, signal.SIGKILL)
-    os._exit(128 + number)
+    try:
+        last()
+    finally:
+        for group in tuple(RUNNING):
+            os.killpg(group, signal.SIGKILL)
+        os._exit(128 + number)
+
+
+def without_end(files: Iterable[Path], found: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes of files that had none when the run was ended."""
+    done = {one.name for one in found}
+    names = [file.stem.removeprefix("test_") for file in files]
+    left = [name for name in names if name not in done]
+    said = "the run ended before it did"
+    return [Outcome(name, 0.0, 0, (f"{name}: {said}",), (), said) for name in left]
 
 
 def outcome(name: str, seconds: float, code: int, said: str, report: Path) -> Outcome:
@@ -152,14 +167,17 @@ def outcome(name: str, seconds: float, code: int, said: str, report: Path) -> Ou
 
 
 def all_of(
-    files: list[Path], places: list[str], arguments: list[str], after: dict[str, Path]
-) -> list[Outcome]:
-    """Files shared among the GPUs, then those that want all of them."""
+    files: list[Path],
+    places: list[str],
+    arguments: list[str],
+    after: dict[str, Path],
+    found: list[Outcome],
+) -> None:
+    """Files shared among the GPUs, then those that want all of them; outcomes go to `found`."""
     alone, beside, shared = (of_kind(files, kind) for kind in (ALONE, BESIDE, None))
     waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for file in shared:
         waiting.put(file)
-    found: list[Outcome] = []
     apart = threading.Thread(
         target=lambda: [told(found, run(file, places[-1], arguments)) for file in beside]
     )
@@ -183,7 +201,6 @@ def all_of(
         thread.join()
     for file in alone:
         told(found, run(file, None, arguments))
-    return found
 
 
 def of_kind(files: list[Path], kind: tuple[str, ...] | None) -> list[Path]:
@@ -238,11 +255,17 @@ def main() -> int:
     parser.add_argument("--after", action="append", default=[], help="GPU=FILE to wait for")
     parser.add_argument("arguments", nargs="*", help="for pytest, after --")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, stopped)
     start = time.perf_counter()
     files = wanted(options.folder, options.only)
+    found: list[Outcome] = []
+
+    def last() -> None:
+        if options.publish:
+            publish([*found, *without_end(files, found)], time.perf_counter() - start)
+
+    signal.signal(signal.SIGTERM, partial(stopped, last=last))
     after = {gpu: Path(file) for gpu, _, file in (one.partition("=") for one in options.after)}
-    found = all_of(files, devices(options.gpus), options.arguments, after)
+    all_of(files, devices(options.gpus), options.arguments, after, found)
     seconds = time.perf_counter() - start
     print(f"{len(found)} files in {seconds:.1f} s on {options.gpus} GPU(s)", flush=True)
     if options.publish:

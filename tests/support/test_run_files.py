@@ -77,6 +77,18 @@ def test_a_file_that_dies_has_failed(folder: Path) -> None:
     assert "FAILED dead: pytest ended with 3" in said
 
 
+def test_files_without_an_outcome_have_failed_when_a_run_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import run_files
+
+    done = run_files.Outcome("good", 1.0, 2, (), (), "")
+    (left,) = run_files.without_end([Path("test_good.py"), Path("test_bad.py")], [done])
+    assert (left.name, left.passed) == ("bad", 0)
+    assert left.failed == ("bad: the run ended before it did",)
+
+
 def test_a_run_that_is_ended_ends_its_files(folder: Path) -> None:
     """What stays on a device would be measured with what comes next."""
     (folder / "test_long.py").write_text(
