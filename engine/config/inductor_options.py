@@ -23,6 +23,7 @@ FIXED_OPTIONS: Mapping[str, Any] = {
     "aot_inductor.precompile_headers": False,
     "compile_threads": 1,
     "cpp.dynamic_threads": True,
+    "cpp.threads": 2,  # any number above one: else what has no loop runs in every thread
     "fx_graph_cache": False,
     "joint_graph_constant_folding": False,
 }

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vcc.engine.graphs.dtypes import DTYPES
+from vcc.engine.models.converted import conversion_note
 from vcc.engine.models.shapes import Dim, InputShape, check_declared
 from vcc.engine.models.training_mode import training_note
 from vcc.engine.models.transformers.model import as_empty, as_meta
@@ -35,10 +36,10 @@ def module_trace(
             afterwards.
 
     Raises:
-        ModelError: no input shape is declared.
+        ModelError: no input shape is declared, or a weight is complex.
     """
     check_declared(shapes)
-    told = training_note(module)
+    told = (training_note(module), conversion_note(module, dtype))
     module = module.to(dtype).eval()
     axes, dynamic = axes_of(shapes)
     constants = as_meta(module) if absent else dict(module.named_buffers())
@@ -47,7 +48,7 @@ def module_trace(
         if absent:
             as_empty(module)
         arguments = {shape.name: example_of(shape, dtype) for shape in shapes}
-    notes = (told,) if told else ()
+    notes = tuple(note for note in told if note)
     return TraceRequest(module, arguments, dynamic, axes, constants, mode, once=once, notes=notes)
 
 

@@ -102,3 +102,39 @@ def test_a_decoder_is_told_how_it_is_loaded(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="demo is a decoder") as caught:
         vcc.load_forward("demo", cache_dir=tmp_path)
     assert caught.value.hint == 'vcc.load("demo")'
+
+
+COUNTED = '''"""A module that counts its calls."""
+
+import torch
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * 2 + self.calls
+'''
+
+
+def test_a_buffer_without_a_dimension_is_written_once_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a loop that threads share, and which each of them would do for itself."""
+    (tmp_path / "counted_zoo.py").write_text(COUNTED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    given = {"cache_dir": tmp_path / "store", "target": "cpu"}
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        forward = vcc.load_forward("counted_zoo:Counted", shapes=["x=64x512"], **given)
+        x = torch.randn(64, 512, generator=torch.Generator().manual_seed(0))
+        for calls in (1, 2, 3):
+            assert torch.equal(forward({"x": x})["output_0"], x * 2 + calls)
+    finally:
+        torch.set_num_threads(before)
