@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,7 +98,8 @@ def write_new(file: Path, word: str = "") -> SecretKey:
     if os.path.lexists(public):
         raise StorageError(f"{public} is there already", "a key is never written over", _OTHER)
     _write(file, key.pem(word), FILE_MODE)
-    _write(public, key.public_pem(), 0o644)
+    with _gone_on_failure(file):
+        _write(public, key.public_pem(), 0o644)
     return key
 
 
@@ -116,11 +119,23 @@ def _write(file: Path, data: bytes, mode: int) -> None:
                 f"{file} is there already", "a key is never written over", _OTHER
             ) from error
         try:
-            os.fchmod(fd, mode)
-            write_all(fd, data)
-            os.fsync(fd)
+            with _gone_on_failure(file):
+                os.fchmod(fd, mode)
+                write_all(fd, data)
+                os.fsync(fd)
         finally:
             os.close(fd)
+
+
+@contextmanager
+def _gone_on_failure(file: Path) -> Iterator[None]:
+    """A key of which a part is there would be in the way of the next one."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            file.unlink()
+        raise
 
 
 def load_secret(file: Path | None, passphrase_file: Path | None = None) -> SecretKey:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from vcc.cache.errors import StorageError, UsageError
+from vcc.cache.trust import secretkey
 from vcc.cache.trust.publickey import read_public_key
 from vcc.cache.trust.secretkey import SecretKey, load_secret, write_new
 
@@ -31,6 +33,23 @@ def test_a_new_key_is_private_whatever_the_umask(tmp_path, umask):
     assert (tmp_path / "k.pub").stat().st_mode & 0o777 == 0o644
     assert load_secret(tmp_path / "k").public == key.public
     assert read_public_key(str(tmp_path / "k.pub")) == key.public
+
+
+@pytest.mark.parametrize("full_at", [0, 1])
+def test_a_full_disk_leaves_no_part_of_a_pair(tmp_path, monkeypatch, full_at):
+    written = []
+
+    def write(fd, data):
+        if len(written) == full_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(os.write(fd, data))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secretkey, "write_all", write)
+        with pytest.raises(StorageError, match="write the key"):
+            write_new(tmp_path / "k")
+    assert list(tmp_path.iterdir()) == []
+    write_new(tmp_path / "k")
 
 
 @pytest.mark.parametrize("there", ["k", "k.pub"])
