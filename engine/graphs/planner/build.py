@@ -24,6 +24,7 @@ from vcc.engine.compile.ranges import (
 from vcc.engine.compile.source import made_module, step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events, timed_stage
+from vcc.engine.graphs.planner.biased import giving_results
 from vcc.engine.graphs.planner.content import GpuContent, StepContent
 from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.planner.filters import turned_bindings, weights_of, with_turned
@@ -138,6 +139,7 @@ def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
     copied, strided = written_again(programs), taken_as_rows(programs)
     decoder = planning.settled.request.source.kind == "decoder"
     weights = {} if decoder else weights_of(programs)
+    last = frozenset() if decoder else giving_results(programs)
     planned = {}
     with planning.stage("compile", len(found.unique)):
         for piece in found.unique:
@@ -149,6 +151,7 @@ def _compiled(planning: Planning, found: Cut) -> dict[str, PlannedPiece]:
                 copied=copied.get(piece.id, frozenset()),
                 strided=strided.get(piece.id, frozenset()),
                 weights=weights.get(piece.id, frozenset()),
+                last=piece.id in last,
             )
             planning.events.progress(piece.id, "done")
         planning.counters.add("compiles", len(planned))

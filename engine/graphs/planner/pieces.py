@@ -19,6 +19,7 @@ from vcc.cache.errors import CompileError, VccError, quoted
 from vcc.engine.graphs.expr import MOST
 from vcc.engine.graphs.planner.arithmetic import SIZES, divisor, is_dense, times
 from vcc.engine.graphs.planner.attention import place_attention
+from vcc.engine.graphs.planner.biased import widen_results
 from vcc.engine.graphs.planner.filters import turned_in
 from vcc.engine.graphs.planner.largest import place_largest
 from vcc.engine.graphs.planner.products import place_products
@@ -39,6 +40,7 @@ def compile_piece(
     copied: Collection[int] = (),
     strided: Collection[int] = (),
     weights: Collection[int] = (),
+    last: bool = False,
 ) -> PlannedPiece:
     """Compile one unique piece for the installed device and read its work.
 
@@ -49,6 +51,7 @@ def compile_piece(
         copied: outputs (by index) that need memory of their own.
         strided: outputs that may be views with a stride a row.
         weights: arguments that may lie channels last from their load on.
+        last: what it gives are results of a module.
 
     Raises:
         CompileError: it does not compile, or holds what a node table cannot express.
@@ -62,7 +65,7 @@ def compile_piece(
             )
     kept = frozenset(copied)
     while True:
-        planned = _compiled(piece, profile, options, kept, weights)
+        planned = _compiled(piece, profile, options, kept, weights, last)
         wrong = _wrong(piece, planned, kept, strided)
         if not wrong:
             return planned
@@ -75,6 +78,7 @@ def _compiled(
     options: Mapping[str, Any],
     kept: frozenset[int],
     weights: Collection[int],
+    last: bool,
 ) -> PlannedPiece:
     first = len(piece.arguments) - piece.outputs
     arguments = [
@@ -88,7 +92,7 @@ def _compiled(
     def place(graph: Graph) -> None:
         filters = turned_in(graph, positions, weights)
         turned.update(filters.values())
-        _place(graph, filters)
+        _place(graph, filters, last)
 
     try:
         compiled = compile_to_graph(returning(piece, kept), given, options, profile, place)
@@ -103,12 +107,12 @@ def _compiled(
     return replace(read, turned=tuple(sorted(turned)))
 
 
-def _place(graph: Graph, turned: Collection[Node]) -> None:
+def _place(graph: Graph, turned: Collection[Node], last: bool) -> None:
     """What becomes of attention, routers and products, before Inductor lowers them."""
     place_attention(graph)
     place_largest(graph)
     add_in_products(graph)
-    place_products(graph, turned)
+    place_products(graph, turned, widen_results(graph) if last else ())
 
 
 def returning(piece: Piece, kept: Collection[int] = ()) -> GraphModule:

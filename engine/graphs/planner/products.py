@@ -34,12 +34,15 @@ from vcc.engine.torch_shim.strides import laying
 aten = torch.ops.aten
 
 
-def place_products(graph: Graph, turned: Collection[Node] = ()) -> None:
+def place_products(
+    graph: Graph, turned: Collection[Node] = (), wide: Collection[Node] = ()
+) -> None:
     """Write the products of a graph that a gemm node cannot hold as launches, in place.
 
     Args:
         graph: Inductor's, after its own passes; nodes have fake values.
         turned: filters whose memory is channels last; see `planner.filters`.
+        wide: products that give fp32; see `planner.biased`.
     """
     known = set(graph.nodes)
     for node in list(graph.nodes):
@@ -48,7 +51,7 @@ def place_products(graph: Graph, turned: Collection[Node] = ()) -> None:
             _replace(node, partial(convolved_pixels, turned=node.args[1] in turned))
         elif convolves(node):
             _replace(node, convolved)
-        elif node.target in PRODUCTS and held(node):
+        elif node.target in PRODUCTS and held(node) and node not in wide:
             _lay_out(node)
         elif node.target in PRODUCTS:
             _launch(node)
