@@ -21,7 +21,9 @@ from vcc.engine.config.environment import interpreter_environment
 from vcc.engine.graphs.planner.content import read
 
 
-@pytest.mark.parametrize("shape", ["x=2x32x5x3", "x=N@1-4x32x5x3"])
+@pytest.mark.parametrize(
+    "shape", ["x=N@1-4x32x5x3", pytest.param("x=2x32x5x3", marks=pytest.mark.slow)]
+)
 def test_filters_are_read_as_they_lie(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,7 +82,6 @@ SHORT = (
     Shape("mistral", "bf16", fields={"rope_parameters": LINEAR}),
     Shape("qwen2", "bf16", tied=True, shards=3),
     Shape("qwen3", "fp32", tied=True, fields={"rope_parameters": YARN}),
-    Shape("gemma2", "fp32"),
     Shape("gemma2", "bf16", tied=True),
     Shape("qwen3_moe", "fp32", tied=True, shards=3),
 )
@@ -91,6 +90,7 @@ LONG = (
     Shape("mistral", "fp32", tied=True, shards=3),
     Shape("qwen2", "fp32", fields={"rope_parameters": YARN}),
     Shape("qwen3", "bf16", fields={"rope_parameters": YARN}),
+    Shape("gemma2", "fp32"),
     Shape("gemma3_text", "fp32", tied=True, shards=3),
     Shape("gemma3_text", "bf16"),
     Shape("phi3", "fp32"),

@@ -162,6 +162,7 @@ def work(table: NodeTable, sizes: Mapping[str, int]) -> list[tuple[Any, ...]]:
     return found
 
 
+@pytest.mark.slow  # the short form of values is in test_verify_interpret.py
 def test_a_table_launches_what_an_artifact_of_its_range_alone_does(
     tables: dict[str, NodeTable], place: Path
 ) -> None:
