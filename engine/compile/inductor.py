@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vcc.engine.compile.piece_code import PieceCode
 from vcc.engine.compile.toolchain import compiler_options
 from vcc.engine.config.environment import read_environment
-from vcc.engine.config.inductor_options import build_options, option_pairs
+from vcc.engine.config.inductor_options import build_options, check_threads, option_pairs
 
 if TYPE_CHECKING:
     from vcc.engine.config.target import Target
@@ -37,6 +37,7 @@ class InductorCompiler:
         from vcc.engine.torch_shim.inductor import check_options, merged_options
 
         check_options(options)
+        check_threads(options)
         merged = merged_options(target.arch, {**compiler_options(cxx), **options})
         return merged, option_pairs(merged)
 

@@ -16,6 +16,7 @@ from vcc.engine.compile.source import torch_name
 from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.checkpoint_forward import CheckpointRef, too_long
+from vcc.engine.models.converted import converted
 from vcc.engine.models.factory import FactoryRef
 from vcc.engine.models.shapes import InputShape
 from vcc.engine.runtime.module_loader import forward_of
@@ -33,7 +34,7 @@ def try_module(build: Build, factory: FactoryRef) -> None:
     if isinstance(factory, CheckpointRef):
         try_checkpoint(build, factory)
         return
-    module, mode = build_module(factory).to(dtype), fake_mode()
+    module, mode = converted(build_module(factory), dtype), fake_mode()
     fakes = as_fake(mode, module)
     with mode:
         inputs = {one.name: _input(one, dtype, highest=True) for one in source.shapes}

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vcc.cache.errors import DeviceError
+from vcc.cache.errors import ConfigError, DeviceError
 
 from .modes import Platform
 from .target import Target
+
+LEAST_THREADS = 2
 
 FIXED_OPTIONS: Mapping[str, Any] = {
     "aot_inductor.check_lowerbound": False,
@@ -23,7 +25,7 @@ FIXED_OPTIONS: Mapping[str, Any] = {
     "aot_inductor.precompile_headers": False,
     "compile_threads": 1,
     "cpp.dynamic_threads": True,
-    "cpp.threads": 2,  # any number above one: else what has no loop runs in every thread
+    "cpp.threads": LEAST_THREADS,  # for what it marks as work of one; see `check_threads`
     "fx_graph_cache": False,
     "joint_graph_constant_folding": False,
 }
@@ -61,6 +63,22 @@ def build_options(target: Target, user: Mapping[str, Any]) -> dict[str, Any]:
     if target.platform is Platform.CUDA:
         return {**CUDA_OPTIONS, **user}
     return {**FIXED_OPTIONS, **CPU_OPTIONS.get(target.arch, {}), **user}
+
+
+def check_threads(user: Mapping[str, Any]) -> None:
+    """Refuse a number of threads for which Inductor writes wrong code beside dynamic ones.
+
+    It marks what has no loop as work of one thread where it counts on several.
+
+    Raises:
+        ConfigError: the user's number is below two.
+    """
+    if user.get("cpp.threads", LEAST_THREADS) < LEAST_THREADS:
+        raise ConfigError(
+            f'Inductor\'s option "cpp.threads" cannot be {user["cpp.threads"]}',
+            "each thread of a kernel would do for itself what has no loop, and write it again",
+            "leave it out: code takes as many threads as there are where it runs",
+        )
 
 
 def check_level(level: str) -> None:

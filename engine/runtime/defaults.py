@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 
 from vcc.cache.errors import ModelError
 from vcc.engine.runtime.kinds import Kinds, check_kinds
+from vcc.engine.runtime.sample import KINDS as SAMPLING_KINDS
 from vcc.engine.runtime.sample import SamplingParams
 
 MAX_NEW_TOKENS = 64
@@ -28,11 +29,8 @@ _IGNORED: dict[str, tuple[object, ...]] = {
 
 
 _KINDS: Kinds = {
-    "temperature": (Real, "a number"),
-    "top_k": (Integral, "a whole number"),
-    "top_p": (Real, "a number"),
+    **SAMPLING_KINDS,
     "max_new_tokens": (Integral, "a whole number"),
-    "seed": (Integral, "a whole number"),
     "ignore_eos": (bool, "true or false"),
 }
 _UNSET = frozenset(_KINDS) - {"seed", "ignore_eos"}

@@ -26,4 +26,5 @@ def check_kinds(owner: object, kinds: Kinds, *, unset: frozenset[str] = frozense
         if value is None and name in unset:
             continue
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise UsageError(f"{name} is {value!r:.80}", f"it must be {wanted}")
+            given = type(value).__name__
+            raise UsageError(f"{name} is {value!r:.80}", f"it is a {given}", f"it must be {wanted}")

@@ -13,6 +13,7 @@ from vcc.engine.graphs.dtypes import DTYPES
 from vcc.engine.graphs.program import Program
 from vcc.engine.models.build_module import made_by
 from vcc.engine.models.checkpoint_forward import CheckpointRef
+from vcc.engine.models.converted import converted
 from vcc.engine.models.expression_text import parse
 from vcc.engine.models.expressions import FromTensor
 from vcc.engine.models.training_mode import training_note
@@ -123,7 +124,7 @@ def _module(boot: Boot) -> torch.nn.Module:
     module = made_by(boot.source.factory)
     if told := training_note(module):
         boot.events.note(told)
-    module = module.eval().to(_dtype(boot))
+    module = converted(module.eval(), _dtype(boot))
     if boot.source.tensors:
         own = module.state_dict()
         found = _from_file(boot, list(own))

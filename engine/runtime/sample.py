@@ -23,7 +23,7 @@ _MASK = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_KINDS: Kinds = {
+KINDS: Kinds = {
     "temperature": (Real, "a number"),
     "top_k": (Integral, "a whole number"),
     "top_p": (Real, "a number"),
@@ -52,7 +52,7 @@ class SamplingParams:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_kinds(self, _KINDS)
+        check_kinds(self, KINDS)
         for name, holds, wanted in (
             ("temperature", 0.0 <= self.temperature <= _HOTTEST, "0 (greedy) or more"),
             ("top-k", self.top_k >= 0, "0 (all tokens) or more"),

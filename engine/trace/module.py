@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from vcc.engine.graphs.dtypes import DTYPES
-from vcc.engine.models.converted import conversion_note
+from vcc.engine.models.converted import conversion_note, converted
 from vcc.engine.models.shapes import Dim, InputShape, check_declared
 from vcc.engine.models.training_mode import training_note
 from vcc.engine.models.transformers.model import as_empty, as_meta
@@ -40,7 +40,7 @@ def module_trace(
     """
     check_declared(shapes)
     told = (training_note(module), conversion_note(module, dtype))
-    module = module.to(dtype).eval()
+    module = converted(module, dtype).eval()
     axes, dynamic = axes_of(shapes)
     constants = as_meta(module) if absent else dict(module.named_buffers())
     mode = fake_mode() if absent else None

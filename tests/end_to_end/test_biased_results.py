@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.interpreted_forward import CONTENT, computed
+from support.zoos import open_zoo
 from torch.nn import functional as F
 
 from vcc.engine.graphs.planner.content import read
@@ -34,9 +35,7 @@ def make():
 
 
 def test_a_result_is_rounded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "heads_zoo.py").write_text(HEADS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "heads_zoo", HEADS)
     from heads_zoo import make
 
     module = make().bfloat16()
@@ -54,6 +53,6 @@ def test_a_result_is_rounded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     once = F.linear(inner, *outer).bfloat16()
     twice = (F.linear(inner, outer[0]).bfloat16().float() + outer[1]).bfloat16()
     assert (found != once).float().mean() < 0.02  # sums in another order, at a tie
-    assert (twice != once).float().mean() > 0.05
+    assert (twice != once).float().mean() > 0.2
     table = decode(read(tmp_path / "job" / CONTENT).steps[0].table)
     assert sum(node.kind.name == "GEMM" for node in table.nodes) == 1

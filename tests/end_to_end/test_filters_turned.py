@@ -16,6 +16,7 @@ from support.filters_factory import FACTORY
 from support.interpreted_forward import CONTENT, computed
 from support.numbers import assert_fp32_close
 from support.sources import ROOT
+from support.zoos import open_zoo
 
 from vcc.engine.config.environment import interpreter_environment
 from vcc.engine.graphs.planner.content import read
@@ -28,9 +29,7 @@ def test_filters_are_read_as_they_lie(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the batch varies, images and filters are laid out in one launch, by the larger grid."""
-    (tmp_path / "filters_zoo.py").write_text(FACTORY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "filters_zoo", FACTORY)
     from filters_zoo import make
 
     module = make()

@@ -15,6 +15,7 @@ import torch
 from support.checkpoints import write_redrawn
 from support.interpreted_forward import computed
 from support.numbers import assert_fp32_close, assert_low_precision, assert_states_close
+from support.zoos import open_zoo
 from torch import Tensor
 
 FACTORY = '''"""A convolution in groups, attention by torch's own function, and a buffer."""
@@ -46,9 +47,7 @@ def make():
 def test_a_factory_computes_what_its_module_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "mixing_zoo.py").write_text(FACTORY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "mixing_zoo", FACTORY)
     from mixing_zoo import make
 
     module = make()
@@ -186,9 +185,7 @@ def test_convolutions_leave_their_images_as_their_readers_want_them(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also a view that cannot be one any more, and results that callers get row-major."""
-    (tmp_path / "images_zoo.py").write_text(IMAGES)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "images_zoo", IMAGES)
     from images_zoo import make
 
     module = make()
@@ -229,9 +226,7 @@ def make():
 def test_scores_are_not_rounded_before_a_softmax_in_fp32(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "scoring_zoo.py").write_text(SCORING)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "scoring_zoo", SCORING)
     x = torch.randn(4, 17, 16).half()
     weights, options = {"gain": torch.ones(16).half()}, {"inputs": ["x=4x17x16"], "dtype": "fp16"}
     (found,) = computed(tmp_path, "scoring_zoo:make", weights, [{"x": x}], **options)

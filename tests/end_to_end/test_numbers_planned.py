@@ -13,6 +13,7 @@ import pytest
 import torch
 from support.interpreted_forward import computed
 from support.numbers import assert_states_close
+from support.zoos import open_zoo
 
 FACTORY = '''"""Positions, numbers and filters of one channel."""
 
@@ -54,10 +55,7 @@ def make():
 
 @pytest.mark.slow
 def test_small_things_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "numbers_zoo.py").write_text(FACTORY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "numbers_zoo", FACTORY)
     from numbers_zoo import make
 
     module = make()
@@ -107,10 +105,7 @@ def make():
 def test_places_are_looked_for_in_rows_of_any_length(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "last_zoo.py").write_text(LAST)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "last_zoo", LAST)
     from last_zoo import make
 
     module, generator = make(), torch.Generator().manual_seed(1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from support.checkpoints import write_redrawn
+from support.zoos import open_zoo
 
 import vcc
 from vcc.cache.errors import MissingArtifact, UsageError
@@ -124,10 +125,7 @@ def test_a_buffer_without_a_dimension_is_written_once_a_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside a loop that threads share, and which each of them would do for itself."""
-    (tmp_path / "counted_zoo.py").write_text(COUNTED)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "counted_zoo", COUNTED)
     given = {"cache_dir": tmp_path / "store", "target": "cpu"}
     before = torch.get_num_threads()
     torch.set_num_threads(4)

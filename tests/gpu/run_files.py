@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -131,12 +132,18 @@ def ended(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
 
 def stopped(number: int, frame: object, *, last: Callable[[], None]) -> None:
     """End what runs, too: a process left on a device is in the way of what comes next."""
+    _end_running()
     try:
         last()
     finally:
-        for group in tuple(RUNNING):
-            os.killpg(group, signal.SIGKILL)
+        _end_running()  # and what a worker began meanwhile
         os._exit(128 + number)
+
+
+def _end_running() -> None:
+    for group in tuple(RUNNING):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def without_end(files: Iterable[Path], found: Iterable[Outcome]) -> list[Outcome]:

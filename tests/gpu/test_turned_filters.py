@@ -9,6 +9,7 @@ import torch
 from support.filters_factory import FACTORY
 from support.gpu_jobs import vcc
 from support.numbers import assert_fp32_close
+from support.zoos import open_zoo
 
 import vcc as library
 
@@ -21,10 +22,7 @@ TARGET = "sm_90"
 def test_filters_of_a_factory_are_turned_at_its_load(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "filters_zoo.py").write_text(FACTORY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "filters_zoo", FACTORY)
     store, words = tmp_path / "store", ("filters_zoo:make", "--shape", shape, "--target", TARGET)
     done = vcc("compile", *words, store=store)
     assert done.code == 0, done.text[-4000:]

@@ -8,29 +8,17 @@ fp32, and the sum is what is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from vcc.engine.graphs.planner.widened import CONVERT, NARROW
-from vcc.engine.graphs.program import Program
 from vcc.engine.passes.rewrite import call
 
 aten = torch.ops.aten
 
 VIEWS = frozenset({aten.view.default, aten.reshape.default})
-
-
-def giving_results(programs: Iterable[Program]) -> frozenset[str]:
-    """Ids of the pieces that give a result of a program."""
-    return frozenset(
-        call.target
-        for program in programs
-        for call in program.calls
-        if call.kind == "piece" and not set(program.outputs).isdisjoint(map(str, call.args))
-    )
 
 
 def widen_results(graph: Graph) -> frozenset[Node]:
@@ -65,27 +53,32 @@ def _returns(user: Node) -> bool:
 
 def _biased(total: Node) -> Node | None:
     """The product of a sum with a bias; None where it is another sum."""
-    left, right = total.args[:2]
+    left, right = total.args
     for value, bias in ((left, right), (right, left)):
-        if not (isinstance(value, Node) and isinstance(bias, Node)) or total.kwargs:
-            continue
-        product = _behind_views(value)
-        if product is not None and bias.op == "placeholder" and bias.meta["val"].dim() == 1:
+        if not total.kwargs and _is_bias(bias) and (product := _behind_views(value)):
             return product
     return None
 
 
-def _behind_views(value: Node) -> Node | None:
-    """A product that one reader has, or None."""
-    while value.target in VIEWS and len(value.users) == 1:
-        value = value.args[0]  # type: ignore[assignment]
-    single: Any = value.target is aten.mm.default and len(value.users) == 1
-    return value if single else None
+def _is_bias(value: Any) -> bool:
+    placed = isinstance(value, Node) and value.op == "placeholder"
+    return placed and value.meta["val"].dim() == 1
+
+
+def _behind_views(value: Any) -> Node | None:
+    """A product that nobody else reads, or None."""
+    while isinstance(value, Node) and len(value.users) == 1:
+        if value.target is aten.mm.default:
+            return value
+        if value.target not in VIEWS:
+            return None
+        value = value.args[0]
+    return None
 
 
 def _widen(total: Node) -> None:
     dtype = total.meta["val"].dtype
-    left, right = (call(total, CONVERT, one, torch.float32) for one in total.args[:2])
+    left, right = (call(total, CONVERT, one, torch.float32) for one in total.args)
     wide = call(total, aten.add.Tensor, left, right)
     total.replace_all_uses_with(call(total, CONVERT, wide, dtype))
     total.graph.erase_node(total)

@@ -24,13 +24,12 @@ from vcc.engine.compile.ranges import (
 from vcc.engine.compile.source import made_module, step_shape, torch_name, trace_request
 from vcc.engine.config.inductor_options import option_pairs
 from vcc.engine.events import Events, timed_stage
-from vcc.engine.graphs.planner.biased import giving_results
 from vcc.engine.graphs.planner.content import GpuContent, StepContent
 from vcc.engine.graphs.planner.figures import figures
 from vcc.engine.graphs.planner.filters import turned_bindings, weights_of, with_turned
 from vcc.engine.graphs.planner.golden import Goldens, make_goldens
 from vcc.engine.graphs.planner.join import Joined, Part, join_ranges
-from vcc.engine.graphs.planner.outputs import taken_as_rows, written_again
+from vcc.engine.graphs.planner.outputs import giving_results, taken_as_rows, written_again
 from vcc.engine.graphs.planner.pieces import compile_piece
 from vcc.engine.graphs.planner.refusal import hints_for
 from vcc.engine.graphs.planner.step import StepLimits

@@ -42,3 +42,13 @@ def _read_dense(program: Program) -> set[str]:
             rows = STRIDED.get(base_name(call.target), frozenset())
             dense.update(value for name, value in tensors_of(call).items() if name not in rows)
     return dense
+
+
+def giving_results(programs: Sequence[Program]) -> frozenset[str]:
+    """The pieces whose outputs are results of a program, in any of their calls."""
+    return frozenset(
+        call.target
+        for program in programs
+        for call in program.calls
+        if call.kind == "piece" and not set(program.outputs).isdisjoint(call.outs)
+    )

@@ -20,6 +20,7 @@ from vcc.engine.graphs.table.types import Role
 from vcc.engine.models.bindings import bindings_of
 from vcc.engine.models.build_module import build_module
 from vcc.engine.models.constants import constants_of
+from vcc.engine.models.converted import converted
 from vcc.engine.models.decoder import Decoder
 from vcc.engine.op_routes import op_choice
 from vcc.engine.ops.register import load_ops
@@ -119,7 +120,7 @@ def _module(settled: Settled, profile: DeviceProfile) -> Subject:
             "give each --shape one size, or use --compile vcc",
         )
     dtype = _dtype(settled)
-    module = build_module(source.factory).to(dtype).requires_grad_(False)
+    module = converted(build_module(source.factory), dtype).requires_grad_(False)
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     # Weights are in no artifact. What is no number to compute with (an index, a count) is: random
     # bits in its place would lead a kernel astray while the recording is proven.

@@ -61,6 +61,9 @@ def test_an_option_that_does_not_exist_is_refused_before_anything_is_traced() ->
     with pytest.raises(ConfigError, match=r'no option "cpp\.simdln"') as caught:
         compiler.options(target, {"cpp.simdln": 256}, "g++ 12")
     assert "cpp.simdlen" in caught.value.hint
+    with pytest.raises(ConfigError, match=r'"cpp\.threads" cannot be 1') as caught:
+        compiler.options(target, {"cpp.threads": 1}, "g++ 12")
+    assert "leave it out" in caught.value.hint
     options, pairs = compiler.options(target, {"cpp.simdlen": 128}, "g++ 12")
     assert options["cpp.simdlen"] == 128
     assert ("inductor.cpp.simdlen", "128") in pairs

@@ -10,8 +10,7 @@ import torch
 from torch.fx import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from vcc.engine.graphs.planner.biased import giving_results, widen_results
-from vcc.engine.graphs.program import VERSION, Call, Program
+from vcc.engine.graphs.planner.biased import widen_results
 
 BF16 = torch.bfloat16
 
@@ -59,12 +58,3 @@ def test_other_sums_stay_as_they_are(function: Callable[..., Any], dtype: torch.
     before = str(graph)
     assert widen_results(graph) == frozenset()
     assert str(graph) == before
-
-
-def test_pieces_that_give_a_result_are_known() -> None:
-    calls = [
-        Call("piece", "inner", ["x", "y"], ["y"]),
-        Call("op", "some::op", ["y", "z"], ["z"]),
-        Call("piece", "outer", ["y", "z"], ["z"]),
-    ]
-    assert giving_results([Program(VERSION, [], [], calls, ["z"])]) == {"outer"}

@@ -12,6 +12,7 @@ from support.flow import ask
 from support.interpreted_forward import computed
 from support.numbers import assert_fp32_close
 from support.traced_checkpoints import make_traced
+from support.zoos import open_zoo
 
 from vcc.cache.errors import CompileError
 from vcc.cache.store import Store
@@ -94,9 +95,7 @@ def make():
 def test_a_router_on_a_gpu_chooses_what_it_chooses_in_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "routing_zoo.py").write_text(ROUTER)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    open_zoo(tmp_path, monkeypatch, "routing_zoo", ROUTER)
     from routing_zoo import make
 
     module = make()

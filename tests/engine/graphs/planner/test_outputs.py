@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vcc.engine.graphs.planner.outputs import taken_as_rows, written_again
+from vcc.engine.graphs.planner.outputs import giving_results, taken_as_rows, written_again
 from vcc.engine.graphs.program import VERSION, Call, Program
 from vcc.engine.ops.register import load_ops
 
@@ -56,3 +56,9 @@ def test_an_output_that_nobody_reads_densely_may_lie_in_rows(case: str) -> None:
 def test_an_output_lies_in_rows_only_if_every_call_allows_it() -> None:
     apart = program(piece("c", "d"), piece("x", target="q", args=("c",)))
     assert taken_as_rows([program(piece("a", "b"), write("a", "b")), apart])["p"] == {1}
+
+
+def test_pieces_that_give_a_result_are_known() -> None:
+    calls = [piece("y", target="inner", args=("x",)), piece("z", target="outer", args=("y",))]
+    assert giving_results([Program(VERSION, [], [], calls, ["z"])]) == {"outer"}
+    assert giving_results([Program(VERSION, [], [], calls, ["y", "z"])]) == {"inner", "outer"}
